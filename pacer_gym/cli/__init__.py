@@ -1,0 +1,81 @@
+"""The command line: it translates arguments, calls the library, and prints.
+
+Exit status: 0 done; 1 the run itself failed; 2 a mistake of the user, told in one
+line on stderr; 130 interrupted.  Libraries load inside the commands that use
+them, so that help and complaints come at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pacer_gym import __version__
+from pacer_gym.cli.common import UserMistake, one_line
+from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
+from pacer_gym.cli.run import run_policy
+from pacer_gym.errors import PacerError
+
+__all__ = ["app", "main"]
+
+# Every usage error of typer's derives from this one, which typer itself does not export.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+_INTERRUPTED = 130
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 1.5 --plot run.png")(
+    run_policy
+)
+app.command("policies", epilog="Example: pacer-gym policies --json")(list_policies)
+app.command("scenarios", epilog="Example: pacer-gym scenarios")(list_scenarios)
+app.command("profiles", epilog="Example: pacer-gym profiles")(list_profiles)
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Example: pacer-gym run fixed_budget --scenario poisson-standard --rate 2.5",
+)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Decide how many prompt tokens join each step of an LLM server, and measure what it is worth."""
+    if version:
+        print(f"pacer-gym {__version__}")
+    elif context.invoked_subcommand is None:
+        raise UserMistake("name a command, as in 'pacer-gym run'; 'pacer-gym --help' lists them")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return its exit status.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments without the program's name; those of the process by default.
+
+    Returns
+    -------
+    int
+        0 done, 1 failed, 2 a mistake of the user, 130 interrupted.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(words, "pacer-gym", standalone_mode=False, obj=["pacer-gym", *words])
+    except UserMistake as error:
+        return _complain(str(error), 2)
+    except PacerError as error:  # the engine's or the policy's, while it was serving
+        return _complain(one_line(error), 1)
+    except _USAGE_ERROR as error:
+        told = getattr(error, "format_message", error.__str__)()
+        context = getattr(error, "ctx", None)
+        return _complain(f"{told} See '{context.command_path if context else 'pacer-gym'} --help'.", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        status = _INTERRUPTED
+    return _complain("interrupted", _INTERRUPTED) if status == _INTERRUPTED else int(status or 0)
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"pacer-gym: {message}", file=sys.stderr)
+    return status

@@ -1,0 +1,283 @@
+"""What a policy is, and how one is found: by name, by file, or by file and class.
+
+A policy is any object with three methods, so nobody inherits from anything here.
+The file alone is loaded: a checkout, an installed wheel and a file on somebody's
+desk behave alike, and none of them needs to be an importable package.
+"""
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import threading
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
+from pacer_gym.errors import PolicyError
+
+__all__ = ["Policy", "load_policy", "policy_names", "policy_reference"]
+
+_METHODS = ("reset", "decide", "observe")
+# Reentrant: a policy file may load another policy while it is being imported.
+_LOADING = threading.RLock()
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides, before every step, how many prompt tokens join it and whose.
+
+    Examples
+    --------
+    >>> class Nothing:
+    ...     def reset(self, spec, rng): pass
+    ...     def decide(self, view): return StepDecision(prefill_tokens=0)
+    ...     def observe(self, outcome): pass
+    >>> isinstance(Nothing(), Policy)
+    True
+    """
+
+    def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
+        """Forget the previous run; `rng` is the only randomness a policy may use."""
+
+    def decide(self, view: EngineView) -> StepDecision:
+        """Decide the next step from what the engine shows."""
+        ...
+
+    def observe(self, outcome: StepOutcome) -> None:
+        """Learn how long the decided step took and what it held."""
+
+
+def load_policy(reference: str | os.PathLike[str], /, **settings: object) -> Policy:
+    """Build a policy from its name, its file, or its file and class.
+
+    Parameters
+    ----------
+    reference : str or path
+        ``"fixed_budget"``, ``"path/to/file.py"`` or ``"path/to/file.py:ClassName"``.
+        A file of the working folder comes first; where there is none,
+        ``"policies/NAME.py"`` means the built-in file of that name.
+    **settings
+        Passed to the policy's constructor, after a check against its signature.
+
+    Returns
+    -------
+    Policy
+        A fresh instance; the caller resets it.
+
+    Raises
+    ------
+    PolicyError
+        If there is no such policy, its file fails to import or does not define exactly one
+        policy (name the class then), or the settings do not suit it.
+
+    Notes
+    -----
+    A file is run once for each content it has had: the same text gives the same class, an edited
+    file a new one, and two files of one name never meet.
+
+    Examples
+    --------
+    >>> load_policy("fixed_budget", budget_tokens=64).budget_tokens
+    64
+    >>> load_policy("fixed_bugdet")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    pacer_gym.errors.PolicyError: no policy named 'fixed_bugdet' (did you mean 'fixed_budget'?); ...
+    """
+    where, class_name = _split_reference(os.fspath(reference))
+    module = _load_file(_find_file(where))
+    return _build(_choose_class(module, class_name), str(reference), settings)
+
+
+def policy_names() -> list[str]:
+    """Names of the built-in policies, sorted.
+
+    Examples
+    --------
+    >>> "deadline_order" in policy_names()
+    True
+    """
+    return sorted(path.stem for path in _builtin_folder().glob("*.py") if not path.stem.startswith("_"))
+
+
+def policy_reference(policy: object) -> str:
+    """Reference by which `load_policy` finds a policy's class again, for records.
+
+    Parameters
+    ----------
+    policy : Policy or its class
+        Settings are not part of the reference.
+
+    Returns
+    -------
+    str
+        The name of a built-in policy; ``"file.py:ClassName"`` of any other, relative to the
+        working folder where the file lies below it; ``"module:ClassName"`` of a class that no
+        file holds, such as a notebook's.
+
+    Examples
+    --------
+    >>> policy_reference(load_policy("policies/fixed_budget.py"))
+    'fixed_budget'
+    """
+    cls = policy if isinstance(policy, type) else type(policy)
+    module = sys.modules.get(cls.__module__)
+    if module is None or getattr(module, "__file__", None) is None:
+        return f"{cls.__module__}:{cls.__qualname__}"
+    path = Path(str(module.__file__)).resolve()
+    if path.parent == _builtin_folder():
+        return path.stem if _policy_classes(module) == [cls] else f"{path.stem}:{cls.__name__}"
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return f"{shown.as_posix()}:{cls.__name__}"
+
+
+def _builtin_folder() -> Path:
+    """Folder of the built-in policies, in a wheel and in a checkout alike."""
+    spec = importlib.util.find_spec("pacer_gym.policies")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).resolve()
+    return Path(__file__).resolve().parents[1] / "policies"
+
+
+def _split_reference(reference: str) -> tuple[str, str | None]:
+    """Split off the class; what follows a colon that belongs to the path is no identifier."""
+    where, colon, class_name = reference.rpartition(":")
+    if colon and class_name.isidentifier() and not Path(reference).is_file():
+        return where, class_name
+    return reference, None
+
+
+def _find_file(where: str) -> Path:
+    """Resolve a name or a path to an existing file."""
+    path = Path(where)
+    if path.suffix == ".py":
+        if path.is_file():
+            return path.resolve()
+        builtin = _builtin_folder() / path.name
+        if path.parts == ("policies", path.name) and builtin.is_file():
+            return builtin
+        raise PolicyError(f"no policy file {where}; {_what_exists()}")
+    names = policy_names()
+    if where in names:
+        return _builtin_folder() / f"{where}.py"
+    if path.exists():
+        raise PolicyError(f"the name of a policy's file ends in .py, got {where!r}; {_what_exists()}")
+    raise PolicyError(f"no policy named {where!r}{_did_you_mean(where, names)}; {_what_exists()}")
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Run a policy file as a module of its own, once for each content."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"cannot read policy file {path}: {error.strerror}") from error
+    # Registered under a name that no other file or content has, because dataclasses and pickle look
+    # a class's module up by name, and a second file of the same stem must not find the first.
+    digest = hashlib.sha256(str(path).encode() + b"\0" + source).hexdigest()[:12]
+    name = f"pacer_gym_policy_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest}"
+    with _LOADING:
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None, "a .py file always has a loader"
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            # Not the loader: its bytecode cache goes by seconds and size and may serve an older edit.
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+        # A stranger's file may raise anything, SystemExit too; whatever it was stays chained.
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise PolicyError(_import_failure(path, error)) from error
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return module
+
+
+def _import_failure(path: Path, error: BaseException) -> str:
+    """Say where in the file an import failed, and how."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == str(path)
+    ]
+    return f"{path}{f', line {lines[-1]}' if lines else ''}: {type(error).__name__}: {error}"
+
+
+def _policy_classes(module: ModuleType) -> list[type]:
+    """Public policy classes a file defines itself, in the order of definition."""
+    found = (value for name, value in vars(module).items() if not name.startswith("_"))
+    own = (value for value in found if isinstance(value, type) and value.__module__ == module.__name__)
+    return [cls for cls in dict.fromkeys(own) if not _missing_methods(cls)]  # aliases count once
+
+
+def _missing_methods(cls: type) -> list[str]:
+    return [name for name in _METHODS if not callable(getattr(cls, name, None))]
+
+
+def _choose_class(module: ModuleType, class_name: str | None) -> type:
+    """Pick the named class, or the only policy there is."""
+    classes = _policy_classes(module)
+    listed = ", ".join(cls.__name__ for cls in classes) or "none"
+    if class_name is None:
+        if len(classes) == 1:
+            return classes[0]
+        if not classes:
+            raise PolicyError(
+                f"{module.__file__} defines no policy: a class with the methods {', '.join(_METHODS)}"
+            )
+        raise PolicyError(
+            f"{module.__file__} defines several policies: {listed}; "
+            f"name one, as in '{Path(str(module.__file__)).name}:{classes[0].__name__}'"
+        )
+    chosen = getattr(module, class_name, None)
+    if not isinstance(chosen, type):
+        raise PolicyError(f"no class {class_name!r} in {module.__file__}; policies it defines: {listed}")
+    if missing := _missing_methods(chosen):
+        raise PolicyError(
+            f"{class_name} in {module.__file__} is no policy, it lacks {', '.join(missing)}; "
+            f"policies it defines: {listed}"
+        )
+    return chosen
+
+
+def _build(cls: type, reference: str, settings: dict[str, object]) -> Policy:
+    """Call the constructor, after checking the settings' names."""
+    parameters = inspect.signature(cls).parameters.values()
+    accepts_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    names = [p.name for p in named]
+    shown = (p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in named)
+    accepts = f"it accepts {', '.join(shown) or 'none'}"
+    for name in settings:
+        if name not in names and not accepts_any:
+            hint = _did_you_mean(name, names)
+            raise PolicyError(f"policy {reference} has no setting {name!r}{hint}; {accepts}")
+    if required := [p.name for p in named if p.default is p.empty and p.name not in settings]:
+        raise PolicyError(f"policy {reference} needs {', '.join(required)}; {accepts}")
+    try:
+        policy: Policy = cls(**settings)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"policy {reference}: {error}") from error
+    return policy
+
+
+def _did_you_mean(word: str, words: list[str]) -> str:
+    close = difflib.get_close_matches(word, words, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _what_exists() -> str:
+    return f"built in are {', '.join(policy_names())}; others are files, as in 'path/to/file.py:ClassName'"

@@ -1,0 +1,134 @@
+"""The loop between an engine and a policy: view, decide, step, observe."""
+
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pacer_gym.engine import Simulator
+from pacer_gym.latency.profiles import Profile
+from pacer_gym.policy import Policy
+from pacer_gym.scoring.record import REQUEST_COLUMNS, STEP_COLUMNS, RunRecord
+from pacer_gym.workloads.slo import SLO
+from pacer_gym.workloads.streams import spawn_streams
+from pacer_gym.workloads.workload import Workload
+
+Progress = Callable[[float], None]
+"""Called now and then during a run with the engine's clock, in seconds."""
+
+_STEPS_PER_REPORT = 256
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rollout:
+    """A run that is ready to start; made by `prepare`.
+
+    The same rollout gives the same record every time it is run.
+    """
+
+    policy: Policy
+    policy_reference: str
+    policy_settings: Mapping[str, object]
+    workload: Workload
+    profile: Profile
+    scenario: str | None
+    rate_rps: float | None
+    slo: SLO | None
+    drift: str
+    seed: int
+    window_s: tuple[float, float]
+    horizon_s: float
+    drain_s: float
+
+    def run(self, *, steps: bool = False, progress: Progress | None = None) -> RunRecord:
+        """Serve until nothing is left, or the drain is over.
+
+        Parameters
+        ----------
+        steps : bool, default=False
+            Keep a row for every step; without it memory does not grow with time.
+        progress : callable, optional
+            Called every few hundred steps with the engine's clock, in seconds.
+
+        Returns
+        -------
+        RunRecord
+        """
+        streams = spawn_streams(self.seed)
+        simulator = Simulator(
+            self.workload,
+            self.profile,
+            streams=streams,
+            drift=self.drift,
+            horizon_s=self.horizon_s,
+            slo=self.slo,
+        )
+        policy = self.policy
+        policy.reset(simulator.spec, streams.policy)
+
+        rows = array("d") if steps else None  # counts are exact in float64
+        stop_s = self.horizon_s + self.drain_s
+        num_steps, step_s_sum = 0, 0.0
+        started_s = time.perf_counter()
+        while simulator.has_work and simulator.now_s <= stop_s:
+            view = simulator.view()
+            decision = policy.decide(view)
+            outcome = simulator.step(decision)
+            policy.observe(outcome)
+            num_steps += 1
+            step_s_sum += outcome.step_s
+            if rows is not None:
+                rows.extend(
+                    (
+                        outcome.start_s,
+                        outcome.step_s,
+                        decision.prefill_tokens,
+                        outcome.prefill_tokens,
+                        outcome.chunks,
+                        outcome.decodes,
+                        outcome.decode_kv_tokens,
+                        len(view.prompt_ids),
+                        view.free_blocks,
+                        outcome.finished,
+                        outcome.preempted,
+                        outcome.forced,
+                    )
+                )
+            if num_steps % _STEPS_PER_REPORT == 1:
+                if num_steps == 1:
+                    started_s = time.perf_counter()  # the first step may have compiled the engine
+                if progress is not None:
+                    progress(simulator.now_s)
+        requests = simulator.requests()
+        return RunRecord(
+            request_columns={name: requests[name] for name in REQUEST_COLUMNS},
+            step_columns=None if rows is None else _step_columns(rows),
+            itl_counts=simulator.itl_counts,
+            policy=self.policy_reference,
+            policy_settings=self.policy_settings,
+            scenario=self.scenario,
+            workload_name=self.workload.name,
+            rate_rps=self.rate_rps,
+            seed=self.seed,
+            profile_name=self.profile.name,
+            drift=self.drift,
+            slo=simulator.spec.slo,
+            window_s=self.window_s,
+            horizon_s=self.horizon_s,
+            end_s=simulator.now_s,
+            num_steps=num_steps,
+            step_s_sum=step_s_sum,
+            wall_s=time.perf_counter() - started_s,
+        )
+
+
+def _step_columns(rows: "array[float]") -> dict[str, np.ndarray]:
+    """Split a flat buffer of step rows into columns of the right type."""
+    table = np.frombuffer(rows, dtype=np.float64).reshape(-1, len(STEP_COLUMNS))
+    columns: dict[str, np.ndarray] = {}
+    for k, name in enumerate(STEP_COLUMNS):
+        dtype = np.float64 if name.endswith("_s") else np.bool_ if name == "forced" else np.int64
+        columns[name] = table[:, k].astype(dtype)
+    return columns

@@ -1,0 +1,226 @@
+"""Pack a step: order the prompts, then find the most of them that a bounded step has room for.
+
+One compiled call does what Pacer decides: predicted prefill times, Moore-Hodgson,
+and the search for the largest chunk under the tightest TPOT target.
+"""
+
+import numpy as np
+from numba import njit
+
+from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision
+from pacer_gym.tactics.budget import prefill_room
+from pacer_gym.tactics.chunk_search import NOTHING_FITS, largest_chunk
+from pacer_gym.tactics.kernels import prefill_pace_s, write_due, write_moore_hodgson
+from pacer_gym.tactics.prompt_sums import END_TOKENS, StepPlan, write_prompt_sums
+
+
+class Packer:
+    """Turns a view, a fit and a bound into a decision.
+
+    Parameters
+    ----------
+    spec : EngineSpec
+        The engine, as a policy is told about it.
+    bank_slack : bool, default=False
+        Let a step last as long as every decode's mean time per token allows, which
+        spends what earlier, shorter steps have saved.  By default every step by itself
+        keeps within the tightest TPOT target.
+
+    Notes
+    -----
+    With a bound that is infinite, or so high that not even the decodes alone keep within the
+    target, no chunk can be promised to fit.  Holding the prompts back would not save the step, and
+    would cost first tokens as well; so the chunk is then the largest that fits at the
+    *typical* ratio.  After a stall that is what an engine back to normal can do.  Where the decodes
+    alone are too slow even at the typical ratio, the engine is overloaded: no prompt joins,
+    until enough decodes have finished.
+
+    With nothing decoding there is no TPOT to protect, yet one huge step would make every
+    prompt in it as late as the last.  Then the first prompt in order is served whole, so that it
+    pays the fixed cost of a step once, and others join only while the bounded step stays
+    within the usual TPOT target.
+    """
+
+    def __init__(self, spec: EngineSpec, *, bank_slack: bool = False) -> None:
+        self._bank_slack = bank_slack
+        self._tpot_slo_s = spec.slo.tpot_s
+        self._model = (spec.model.attention_flop_per_pair, spec.model.kv_bytes_per_token, spec.batch_buckets)
+        self._block_tokens = spec.limits.block_tokens
+        self._max_batched_tokens = spec.limits.max_batched_tokens
+        self._sums = np.empty((4, spec.limits.max_batched_tokens + 1), np.int64)
+        self._features = np.empty(7)
+        self._scratch, self._due_s, self._process_s = np.empty(0, np.int64), np.empty(0), np.empty(0)
+        # Prompts are reckoned to be served at the pace of the last packed chunk.
+        self._chunk_tokens = spec.limits.block_tokens
+
+    def pack(
+        self, view: EngineView, coefficients: np.ndarray, ratio: float, typical_ratio: float
+    ) -> StepDecision:
+        """Decide the next step.
+
+        Parameters
+        ----------
+        view : EngineView
+            The engine before the step; at least one prompt waits.
+        coefficients : (7,) np.ndarray of float64
+            Seconds per unit of each feature.
+        ratio : float
+            Bound on actual / predicted step time; may be infinite.
+        typical_ratio : float
+            What the ratio usually is, finite and above 0.
+
+        Returns
+        -------
+        StepDecision
+        """
+        n = view.prompt_ids.size
+        if n > self._scratch.size:
+            self._scratch = np.empty(2 * n, np.int64)
+            self._due_s, self._process_s = np.empty(2 * n), np.empty(2 * n)
+        order = np.empty(n, np.int64)
+        tokens, worth = pack_step(
+            order,
+            self._scratch,
+            self._due_s,
+            self._process_s,
+            self._sums,
+            self._features,
+            view.now_s,
+            view.decode_context_tokens,
+            view.decode_output_tokens,
+            view.decode_first_token_s,
+            view.decode_tpot_slo_s,
+            view.prompt_arrival_s,
+            view.prompt_tokens,
+            view.prompt_computed_tokens,
+            view.prompt_output_tokens,
+            view.prompt_first_token_s,
+            view.prompt_ttft_slo_s,
+            view.prompt_tpot_slo_s,
+            coefficients,
+            *self._model,
+            ratio,
+            typical_ratio,
+            prefill_room(view, self._max_batched_tokens),
+            self._chunk_tokens,
+            self._tpot_slo_s,
+            self._bank_slack,
+        )
+        self._chunk_tokens = max(worth, self._block_tokens)
+        return StepDecision(tokens, order)
+
+
+@njit(cache=True)
+def pack_step(
+    order: np.ndarray,
+    scratch: np.ndarray,
+    due_s: np.ndarray,
+    process_s: np.ndarray,
+    sums: np.ndarray,
+    features: np.ndarray,
+    now_s: float,
+    decode_context_tokens: np.ndarray,
+    decode_output_tokens: np.ndarray,
+    decode_first_token_s: np.ndarray,
+    decode_tpot_slo_s: np.ndarray,
+    prompt_arrival_s: np.ndarray,
+    prompt_tokens: np.ndarray,
+    prompt_computed_tokens: np.ndarray,
+    prompt_output_tokens: np.ndarray,
+    prompt_first_token_s: np.ndarray,
+    prompt_ttft_slo_s: np.ndarray,
+    prompt_tpot_slo_s: np.ndarray,
+    coefficients: np.ndarray,
+    flop_per_pair: int,
+    kv_bytes_per_token: int,
+    batch_buckets: np.ndarray,
+    ratio: float,
+    typical_ratio: float,
+    most_tokens: int,
+    chunk_tokens: int,
+    idle_tpot_slo_s: float,
+    bank_slack: bool,
+) -> tuple[int, int]:
+    """Write the order of the prompts; return the budget, and what of it the prompts can use.
+
+    `Packer` says what the arguments are; `chunk_tokens` is the chunk that prompts are
+    reckoned to be served in, `most_tokens` the largest budget.
+    """
+    decodes = decode_context_tokens.shape[0]
+    kv_tokens = decodes
+    for k in range(decodes):
+        kv_tokens += decode_context_tokens[k]
+    bound = ratio if 0.0 < ratio < np.inf else typical_ratio
+
+    pace_s = bound * prefill_pace_s(
+        decodes,
+        kv_tokens,
+        chunk_tokens,
+        coefficients,
+        flop_per_pair,
+        kv_bytes_per_token,
+        batch_buckets,
+        features,
+    )
+    n = order.shape[0]
+    write_due(
+        due_s[:n],
+        prompt_arrival_s,
+        prompt_ttft_slo_s,
+        prompt_first_token_s,
+        prompt_output_tokens,
+        prompt_tpot_slo_s,
+    )
+    left = 0
+    for k in range(n):
+        remaining = prompt_tokens[k] - prompt_computed_tokens[k]
+        process_s[k] = remaining * pace_s
+        left += remaining
+    write_moore_hodgson(order, scratch[:n], due_s, process_s, now_s)
+
+    most = min(most_tokens, left)
+    num_prompts = write_prompt_sums(sums, order, n, prompt_tokens, prompt_computed_tokens, most)
+    plan = StepPlan(
+        sums,
+        num_prompts,
+        decodes,
+        kv_tokens,
+        coefficients,
+        flop_per_pair,
+        kv_bytes_per_token,
+        batch_buckets,
+    )
+    limit_s = _limit_s(
+        now_s, decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, idle_tpot_slo_s, bank_slack
+    )
+    tokens = largest_chunk(plan, most, ratio, limit_s)
+    if tokens == NOTHING_FITS:
+        tokens = largest_chunk(plan, most, typical_ratio, limit_s)
+    if decodes == 0 and num_prompts > 0:
+        tokens = max(tokens, min(sums[END_TOKENS, 1], most))
+    tokens = max(tokens, 0)
+    return tokens, min(tokens, left)
+
+
+@njit(cache=True)
+def _limit_s(
+    now_s: float,
+    output_tokens: np.ndarray,
+    first_token_s: np.ndarray,
+    tpot_slo_s: np.ndarray,
+    idle_tpot_slo_s: float,
+    bank_slack: bool,
+) -> float:
+    """Longest step that the running decodes allow."""
+    if tpot_slo_s.shape[0] == 0:
+        return idle_tpot_slo_s
+    limit_s = np.inf
+    for k in range(tpot_slo_s.shape[0]):
+        allowed_s = tpot_slo_s[k]
+        if bank_slack:
+            # The request's mean is on target if token `output_tokens` after the first comes by then.
+            # What is already behind gets no less than a step of its own target.
+            banked_s = first_token_s[k] + output_tokens[k] * tpot_slo_s[k] - now_s
+            allowed_s = max(allowed_s, banked_s)
+        limit_s = min(limit_s, allowed_s)
+    return limit_s

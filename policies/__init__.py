@@ -1,0 +1,1 @@
+"""Policies, one file each; `pacer_gym.load_policy` finds them by the file's name."""

@@ -1,0 +1,113 @@
+"""A run is written whole or not at all, and reads back as the same run."""
+
+import json
+import re
+
+import pytest
+
+from pacer_gym.scoring.export import check_destination, read_record, to_json, write_record, write_whole
+from pacer_gym.scoring.rollout import run
+from pacer_gym.workloads.slo import SLO
+from tests.scoring.records import NEVER, make_record
+
+
+@pytest.fixture(scope="module")
+def record():
+    # Overloaded and cut short, so that some requests never get a token and some never finish.
+    return run(
+        "fixed_budget", "poisson-tight", rate_rps=20.0, horizon_s=10.0, drain_s=1.0, seed=3, steps=True
+    )
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "csv"])
+def test_a_run_reads_back_equal_to_the_last_bit(record, tmp_path, table_format):
+    if table_format == "parquet":
+        pytest.importorskip("pyarrow")
+    folder = write_record(record, tmp_path / "a" / "run", table_format=table_format)
+    assert sorted(path.suffix for path in folder.iterdir()) == sorted(
+        [".json", f".{table_format}", f".{table_format}"]
+    )
+    assert read_record(folder) == record
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+
+
+def test_a_run_without_steps_reads_back_without(tmp_path):
+    rows = [(0.0, 10, 5, 0.5, 0.75), (50.0, 60, 9, NEVER, NEVER)]
+    record = make_record(rows, gaps_s=(0.05, 0.07), slo=SLO(ttft_s=2.0, tpot_s=float("inf")))
+    folder = write_record(record, tmp_path / "run", table_format="csv")
+    assert not (folder / "steps.csv").exists()
+    assert read_record(folder) == record
+
+
+def test_what_was_written_says_where_it_came_from(record, tmp_path):
+    folder = write_record(
+        record, tmp_path / "run", table_format="csv", provenance={"command": "pacer-gym run"}
+    )
+    about = json.loads((folder / "record.json").read_text())
+    assert about["provenance"] == {"command": "pacer-gym run"}
+    assert about["run"]["policy"] == "fixed_budget"
+    assert about["run"]["policy_settings"] == {"budget_tokens": 128}
+    assert about["metrics"]["unfinished"] > 0
+    assert about["metrics"]["ttft_p99_s"] is None
+
+
+def test_a_folder_in_use_is_kept_unless_a_run_wrote_it_and_force_is_given(record, tmp_path):
+    folder = write_record(record, tmp_path / "run", table_format="csv")
+    (folder / "note.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="--force"):
+        write_record(record, folder, table_format="csv")
+    assert (folder / "note.txt").exists()
+    write_record(record, folder, table_format="csv", force=True)
+    assert not (folder / "note.txt").exists()
+
+    photographs = tmp_path / "photographs"
+    photographs.mkdir()
+    (photographs / "cat.jpg").write_bytes(b"")
+    with pytest.raises(FileExistsError, match=r"holds no record\.json"):
+        write_record(record, photographs, table_format="csv", force=True)
+    assert [path.name for path in photographs.iterdir()] == ["cat.jpg"]
+
+
+def test_an_empty_folder_may_be_replaced_by_force_alone(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileExistsError):
+        check_destination(tmp_path / "empty")
+    check_destination(tmp_path / "empty", force=True)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])
+def test_an_interrupt_while_writing_leaves_what_was_there(tmp_path, interruption):
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "record.json").write_text("old")
+
+    def fill(partial):
+        partial.mkdir()
+        (partial / "record.json").write_text("half")
+        raise interruption
+
+    with pytest.raises(interruption):
+        write_whole(target, fill)
+    assert (target / "record.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_unknown_format_is_refused_with_those_there_are(record, tmp_path):
+    with pytest.raises(ValueError, match=re.escape("one of parquet, csv, got 'xlsx'")):
+        write_record(record, tmp_path / "run", table_format="xlsx")
+
+
+def test_a_run_of_a_newer_version_is_refused(record, tmp_path):
+    folder = write_record(record, tmp_path / "run", table_format="csv")
+    about = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps(about | {"schema": 99}))
+    with pytest.raises(ValueError, match=r"schema 99.*upgrade"):
+        read_record(folder)
+
+
+def test_json_is_sorted_and_says_null_for_what_is_no_number():
+    assert json.loads(to_json({"b": [float("inf"), (1, float("nan"))], "a": {"c": -float("inf")}})) == {
+        "a": {"c": None},
+        "b": [None, [1, None]],
+    }
+    assert to_json({"b": 1, "a": 2}).index('"a"') < to_json({"b": 1, "a": 2}).index('"b"')
