@@ -25,6 +25,8 @@ from pacer_gym.errors import (
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.profiles import Profile, load_profile, profile_names
 from pacer_gym.policy import Policy, load_policy, policy_names
+from pacer_gym.scoring.capacity import find_capacity
+from pacer_gym.scoring.capacity_result import CapacityResult
 from pacer_gym.scoring.metrics import attainment, summary
 from pacer_gym.scoring.record import RunRecord
 from pacer_gym.scoring.rollout import run
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SLO",
+    "CapacityResult",
     "DecisionError",
     "EngineLimits",
     "EngineSpec",
@@ -54,6 +57,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "attainment",
+    "find_capacity",
     "load_policy",
     "load_profile",
     "load_scenario",

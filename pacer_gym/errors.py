@@ -5,6 +5,9 @@ only show once something runs or is looked up.  Every message names the value,
 the rule it breaks and the way out, so the command line prints it as it is.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class PacerError(Exception):
     """Base of every error that PacerGym raises on purpose."""
@@ -28,3 +31,17 @@ class PolicyError(PacerError, ValueError):
 
 class DecisionError(PacerError, ValueError):
     """A policy's decision that breaks a rule of the engine."""
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Name the closest of the words that exist, for a message about one that does not.
+
+    Examples
+    --------
+    >>> did_you_mean("brusty", ["bursty", "tiers"])
+    " (did you mean 'bursty'?)"
+    >>> did_you_mean("xyz", ["bursty", "tiers"])
+    ''
+    """
+    close = difflib.get_close_matches(word, words, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,33 +1,35 @@
 """What a policy is, and how one is found: by name, by file, or by file and class.
 
 A policy is any object with three methods, so nobody inherits from anything here.
-The file alone is loaded: a checkout, an installed wheel and a file on somebody's
-desk behave alike, and none of them needs to be an importable package.
 """
 
-import difflib
-import hashlib
 import importlib.util
 import inspect
 import os
-import re
 import sys
-import threading
-import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
-from pacer_gym.errors import PolicyError
+from pacer_gym.errors import PolicyError, did_you_mean
+from pacer_gym.policy_file import load_policy_file
 
-__all__ = ["Policy", "load_policy", "policy_names", "policy_reference"]
+__all__ = [
+    "Policy",
+    "PrivilegedPolicy",
+    "is_privileged",
+    "load_policy",
+    "policy_defaults",
+    "policy_names",
+    "policy_reference",
+]
 
-_METHODS = ("reset", "decide", "observe")
-# Reentrant: a policy file may load another policy while it is being imported.
-_LOADING = threading.RLock()
+# What a policy can do, and with what the engine calls it.
+_METHODS = {"reset": ("spec", "rng"), "decide": ("view",), "observe": ("outcome",)}
 
 
 @runtime_checkable
@@ -53,6 +55,20 @@ class Policy(Protocol):
 
     def observe(self, outcome: StepOutcome) -> None:
         """Learn how long the decided step took and what it held."""
+
+
+class PrivilegedPolicy(Policy, Protocol):
+    """A policy that looks behind the view, as an oracle does; ``rankable = False`` owns up to it."""
+
+    rankable: bool
+
+    def see(self, simulator: Simulator) -> None:
+        """Keep the engine; a run in a simulator calls this after `reset`, nothing else does."""
+
+
+def is_privileged(policy: object) -> TypeGuard[PrivilegedPolicy]:
+    """Whether a policy, or its class, asks to see the engine itself, which no ranking may admit."""
+    return getattr(policy, "rankable", True) is False and callable(getattr(policy, "see", None))
 
 
 def load_policy(reference: str | os.PathLike[str], /, **settings: object) -> Policy:
@@ -93,7 +109,7 @@ def load_policy(reference: str | os.PathLike[str], /, **settings: object) -> Pol
     pacer_gym.errors.PolicyError: no policy named 'fixed_bugdet' (did you mean 'fixed_budget'?); ...
     """
     where, class_name = _split_reference(os.fspath(reference))
-    module = _load_file(_find_file(where))
+    module = load_policy_file(_find_file(where))
     return _build(_choose_class(module, class_name), str(reference), settings)
 
 
@@ -140,6 +156,28 @@ def policy_reference(policy: object) -> str:
     return f"{shown.as_posix()}:{cls.__name__}"
 
 
+def policy_defaults(policy: object) -> dict[str, object]:
+    """Settings of a policy, which ``--set`` and `load_policy` take, and their defaults.
+
+    Parameters
+    ----------
+    policy : Policy or its class
+        What an instance was given does not matter.
+
+    Returns
+    -------
+    dict of str to object
+        In the order of the constructor; a setting without a default is left out.
+
+    Examples
+    --------
+    >>> policy_defaults(load_policy("fixed_budget", budget_tokens=64))
+    {'budget_tokens': 128}
+    """
+    cls = policy if isinstance(policy, type) else type(policy)
+    return {p.name: p.default for p in _named_parameters(cls) if p.default is not p.empty}
+
+
 def _builtin_folder() -> Path:
     """Folder of the built-in policies, in a wheel and in a checkout alike."""
     spec = importlib.util.find_spec("pacer_gym.policies")
@@ -171,49 +209,7 @@ def _find_file(where: str) -> Path:
         return _builtin_folder() / f"{where}.py"
     if path.exists():
         raise PolicyError(f"the name of a policy's file ends in .py, got {where!r}; {_what_exists()}")
-    raise PolicyError(f"no policy named {where!r}{_did_you_mean(where, names)}; {_what_exists()}")
-
-
-def _load_file(path: Path) -> ModuleType:
-    """Run a policy file as a module of its own, once for each content."""
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise PolicyError(f"cannot read policy file {path}: {error.strerror}") from error
-    # Registered under a name that no other file or content has, because dataclasses and pickle look
-    # a class's module up by name, and a second file of the same stem must not find the first.
-    digest = hashlib.sha256(str(path).encode() + b"\0" + source).hexdigest()[:12]
-    name = f"pacer_gym_policy_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest}"
-    with _LOADING:
-        if name in sys.modules:
-            return sys.modules[name]
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None, "a .py file always has a loader"
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            # Not the loader: its bytecode cache goes by seconds and size and may serve an older edit.
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-        # A stranger's file may raise anything, SystemExit too; whatever it was stays chained.
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise PolicyError(_import_failure(path, error)) from error
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return module
-
-
-def _import_failure(path: Path, error: BaseException) -> str:
-    """Say where in the file an import failed, and how."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-    lines = [
-        line
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename == str(path)
-    ]
-    return f"{path}{f', line {lines[-1]}' if lines else ''}: {type(error).__name__}: {error}"
+    raise PolicyError(f"no policy named {where!r}{did_you_mean(where, names)}; {_what_exists()}")
 
 
 def _policy_classes(module: ModuleType) -> list[type]:
@@ -255,15 +251,14 @@ def _choose_class(module: ModuleType, class_name: str | None) -> type:
 
 def _build(cls: type, reference: str, settings: dict[str, object]) -> Policy:
     """Call the constructor, after checking the settings' names."""
-    parameters = inspect.signature(cls).parameters.values()
-    accepts_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    named = [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    accepts_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
+    named = _named_parameters(cls)
     names = [p.name for p in named]
     shown = (p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in named)
     accepts = f"it accepts {', '.join(shown) or 'none'}"
     for name in settings:
         if name not in names and not accepts_any:
-            hint = _did_you_mean(name, names)
+            hint = did_you_mean(name, names)
             raise PolicyError(f"policy {reference} has no setting {name!r}{hint}; {accepts}")
     if required := [p.name for p in named if p.default is p.empty and p.name not in settings]:
         raise PolicyError(f"policy {reference} needs {', '.join(required)}; {accepts}")
@@ -271,12 +266,22 @@ def _build(cls: type, reference: str, settings: dict[str, object]) -> Policy:
         policy: Policy = cls(**settings)
     except (TypeError, ValueError) as error:
         raise PolicyError(f"policy {reference}: {error}") from error
+    for name, arguments in _METHODS.items():
+        signature = inspect.signature(getattr(policy, name))
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            taken = ", ".join(arguments)
+            raise PolicyError(
+                f"policy {reference}: {name}{signature} must take {taken}, as in def {name}(self, {taken})"
+            ) from None
     return policy
 
 
-def _did_you_mean(word: str, words: list[str]) -> str:
-    close = difflib.get_close_matches(word, words, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+def _named_parameters(cls: type) -> list[inspect.Parameter]:
+    """Arguments that a constructor takes by name."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def _what_exists() -> str:

@@ -18,6 +18,7 @@ from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutc
 from pacer_gym.tactics import (
     StepForecast,
     check_clock,
+    check_margin,
     least_slack_s,
     prompt_deadline_s,
 )
@@ -31,15 +32,19 @@ class FairBatching:
     clock : {"arrival", "first_token"}, default="arrival"
         What token deadlines are counted from: the first token's deadline, as published, or the first
         token itself, as TPOT is measured.
+    margin : float, default=1.0
+        What a predicted step time is multiplied by; the source has none that is known here.
     """
 
-    def __init__(self, *, clock: str = "arrival") -> None:
+    def __init__(self, *, clock: str = "arrival", margin: float = 1.0) -> None:
         check_clock(clock)
+        check_margin(margin)
         self.clock = clock
+        self.margin = margin
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
-        self._forecast = StepForecast(spec)
+        self._forecast = StepForecast(spec, margin=self.margin)
 
     def decide(self, view: EngineView) -> StepDecision:
         """Fill the least slack."""

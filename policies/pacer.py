@@ -1,4 +1,4 @@
-"""Pacer: the largest prompt chunk whose *bounded* step still meets the tightest TPOT target.
+"""Pacer: the largest prompt chunk whose bounded step still meets the tightest TPOT target.
 
 Predicts each step from seven physical features, bounds the ratio of actual to predicted time online
 (adaptive conformal inference), and packs the largest chunk under the bound, prompts in Moore-Hodgson
@@ -32,20 +32,24 @@ class Pacer:
         How the bound moves; ``offline`` keeps the calibration quantile.
     alpha : float, default=0.1
         Target share of steps that may exceed their bound.
-    bank_slack : bool, default=False
-        Spend the time that decodes are ahead of their mean TPOT on larger chunks.
+    bank_slack : float, default=0.0
+        Share of the time that decodes are ahead of their mean TPOT which a step may spend on
+        a larger chunk: 0 for none, 1 for all at once.
     online_refit : bool, default=False
         Refit the predictor to the latest steps.  An engine that nobody has measured is
         always learned that way.
     """
 
     def __init__(
-        self, *, bound: str = "aci", alpha: float = 0.1, bank_slack: bool = False, online_refit: bool = False
+        self, *, bound: str = "aci", alpha: float = 0.1, bank_slack: float = 0.0, online_refit: bool = False
     ) -> None:
         if bound not in BOUNDS:
             raise ValueError(f"bound must be one of {', '.join(BOUNDS)}, got {bound!r}")
-        self.bound = BOUNDS[bound](alpha=alpha)
+        if not 0.0 <= bank_slack <= 1.0:
+            raise ValueError(f"bank_slack must be a share from 0 to 1, got {bank_slack}")
+        self.bound, self.alpha = bound, alpha
         self.bank_slack, self.online_refit = bank_slack, online_refit
+        self.ratio_bound = BOUNDS[bound](alpha=alpha)
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Start from the profile's fit and calibration ratios, where there are any."""
@@ -53,7 +57,7 @@ class Pacer:
         self._fit = OnlineFit(spec.coefficients)
         self._learns = self.online_refit or spec.coefficients is None
         self._block_tokens = spec.limits.block_tokens
-        self.bound.reset(spec.calibration_ratios)
+        self.ratio_bound.reset(spec.calibration_ratios)
         known = spec.calibration_ratios
         self._typical = float(np.median(known)) if known is not None and known.size else 1.0
         self._stalled = False
@@ -66,7 +70,7 @@ class Pacer:
         if self._fit.coefficients is None:
             # Chunks of several sizes tell the cost of a token from the cost of a step.
             return StepDecision(self._block_tokens << (self._steps % 4))
-        return self._packer.pack(view, self._fit.coefficients, self.bound.ratio, self._typical)
+        return self._packer.pack(view, self._fit.coefficients, self.ratio_bound.ratio, self._typical)
 
     def observe(self, outcome: StepOutcome) -> None:
         """Judge the step by the bound, then learn from it."""
@@ -74,7 +78,7 @@ class Pacer:
         predicted_s = self._fit.predict_s(outcome.features)
         if predicted_s > 0.0:  # False for nan: no prediction, nothing to judge
             ratio = outcome.step_s / predicted_s
-            self.bound.update(ratio)
+            self.ratio_bound.update(ratio)
             # A running median: it takes no notice of how far off a stalled step is.
             self._typical *= 1.01 if ratio > self._typical else 0.99
             self._leave_stall(ratio)
@@ -84,6 +88,6 @@ class Pacer:
     def _leave_stall(self, ratio: float) -> None:
         """Once ratios are back to normal, keep a stall's out of the bound's window."""
         stalled = ratio > STALL * self._typical
-        if self._stalled and not stalled and isinstance(self.bound, AdaptiveConformal | DtACI):
-            self.bound.forget_above(STALL * self._typical)
+        if self._stalled and not stalled and isinstance(self.ratio_bound, AdaptiveConformal | DtACI):
+            self.ratio_bound.forget_above(STALL * self._typical)
         self._stalled = stalled

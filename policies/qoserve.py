@@ -23,6 +23,7 @@ from pacer_gym.tactics import (
     PrefillPace,
     StepForecast,
     check_clock,
+    check_margin,
     check_token_counts,
     least_slack_s,
     prefill_room,
@@ -58,12 +59,9 @@ class QoServe:
     ) -> None:
         check_clock(clock)
         check_token_counts(least_tokens=least_tokens)
-        for name, value, is_fine in (
-            ("margin", margin, margin > 0.0),
-            ("token_weight_s", token_weight_s, token_weight_s >= 0.0),
-        ):
-            if not (is_fine and value < np.inf):
-                raise ValueError(f"{name} is out of range, got {value}")
+        check_margin(margin)
+        if not 0.0 <= token_weight_s < np.inf:
+            raise ValueError(f"token_weight_s must be at least 0 seconds, got {token_weight_s}")
         self.clock = clock
         self.margin = margin
         self.least_tokens = least_tokens
@@ -71,7 +69,7 @@ class QoServe:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
-        self._forecast = StepForecast(spec)
+        self._forecast = StepForecast(spec, margin=self.margin)
         # Without coefficients the pace is measured, here over as many steps as in the source.
         self._pace = PrefillPace(replace(spec, coefficients=None), memory_steps=200.0)
         self._relegated_ids = np.empty(0, np.int64)
@@ -83,7 +81,7 @@ class QoServe:
             promised_s = view.decode_arrival_s + view.decode_ttft_slo_s
             start_s = np.maximum(promised_s, start_s) + view.decode_tpot_slo_s
         order = self._order(view)
-        fits = self._forecast.chunk_tokens(view, least_slack_s(view, start_s), ratio=self.margin, order=order)
+        fits = self._forecast.chunk_tokens(view, least_slack_s(view, start_s), order=order)
         steps = (fits + view.decode_ids.size) // self.least_tokens
         return StepDecision(prefill_room(view, self.least_tokens * max(1, min(steps, 16) & ~1)), order)
 

@@ -20,6 +20,7 @@ import numpy as np
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import (
     StepForecast,
+    check_margin,
     earliest_deadline,
     least_slack_s,
     prompt_deadline_s,
@@ -28,11 +29,21 @@ from pacer_gym.tactics import (
 
 
 class SlosServe:
-    """Soft admission by deadline."""
+    """Soft admission by deadline.
+
+    Parameters
+    ----------
+    margin : float, default=1.0
+        What a predicted step time is multiplied by; the source has none that is known here.
+    """
+
+    def __init__(self, *, margin: float = 1.0) -> None:
+        check_margin(margin)
+        self.margin = margin
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
-        self._forecast = StepForecast(spec)
+        self._forecast = StepForecast(spec, margin=self.margin)
         self._promised_ids = self._judged_ids = np.empty(0, np.int64)
 
     def decide(self, view: EngineView) -> StepDecision:

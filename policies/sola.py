@@ -15,15 +15,31 @@ go by deadline, late ones last.  The profile's fit predicts steps, or one learne
 import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
-from pacer_gym.tactics import StepForecast, least_slack_s, prompt_deadline_s, remaining_tokens
+from pacer_gym.tactics import (
+    StepForecast,
+    check_margin,
+    least_slack_s,
+    prompt_deadline_s,
+    remaining_tokens,
+)
 
 
 class Sola:
-    """Prefill at full or at the slowest safe rate, by which target presses more."""
+    """Prefill at full or at the slowest safe rate, by which target presses more.
+
+    Parameters
+    ----------
+    margin : float, default=1.0
+        What a predicted step time is multiplied by; the source has none that is known here.
+    """
+
+    def __init__(self, *, margin: float = 1.0) -> None:
+        check_margin(margin)
+        self.margin = margin
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
-        self._forecast = StepForecast(spec)
+        self._forecast = StepForecast(spec, margin=self.margin)
 
     def decide(self, view: EngineView) -> StepDecision:
         """Compare the targets, and serve the one that is worse off."""

@@ -1,13 +1,12 @@
-"""Print how fast the simulator and the environment run, as ratios within this run.
+"""Measure how fast the simulator and the environment run, as ratios within this run.
 
-python scripts/bench_speed.py [--json]
+python scripts/bench_speed.py
 
-Every figure is the median of several rounds; the rounds of what is compared
-take turns, so a slow moment of the machine hits both sides.
+writes `docs/results/speed.md` and `.json`.  Every figure is the median of several rounds; what is
+compared takes turns, so that a slow moment of the machine hits both sides.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -17,9 +16,9 @@ import time
 from collections.abc import Callable
 
 import gymnasium as gym
+from results import markdown_table, write_result
 
 import pacer_gym as pg
-from pacer_gym.provenance import collect_provenance
 
 RATE_RPS = 2.5
 ROUNDS = 7
@@ -27,33 +26,35 @@ ENV_STEPS = 20_000
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    args = parser.parse_args(argv)
-
+    ).parse_args(argv)
     serve = gym.make("PacerServe-v0", scenario="poisson-standard", rate_rps=RATE_RPS)
     cartpole = gym.make("CartPole-v1")
     measures: dict[str, Callable[[], float]] = {
-        "pg.run, fixed_budget in Python": run_steps_per_s,
-        "PacerServe-v0, gym.make": lambda: env_steps_per_s(serve, action=6),
-        "CartPole-v1, gym.make": lambda: env_steps_per_s(cartpole, action=1),
+        "`pg.run`, fixed_budget in Python": run_steps_per_s,
+        "`PacerServe-v0` through `gym.make`": lambda: env_steps_per_s(serve, action=6),
+        "`CartPole-v1` through `gym.make`": lambda: env_steps_per_s(cartpole, action=1),
     }
     for measure in measures.values():  # compile, and warm the caches
         measure()
     rounds = [{name: measure() for name, measure in measures.items()} for _ in range(ROUNDS)]
-    steps_per_s = {name: statistics.median(r[name] for r in rounds) for name in measures}
-    ratio = statistics.median(r["PacerServe-v0, gym.make"] / r["CartPole-v1, gym.make"] for r in rounds)
+    cartpole_name = list(measures)[-1]
+    rows = []
+    for name in measures:
+        steps_per_s = statistics.median(r[name] for r in rounds)
+        ratio = statistics.median(r[name] / r[cartpole_name] for r in rounds)
+        rows.append((name, steps_per_s, ratio))
     first_s, later_s = start_up_s()
-    report = {
-        "steps_per_s": steps_per_s,
-        "PacerServe-v0 / CartPole-v1": ratio,
-        "first run with compilation, s": first_s,
-        "later run from the cache, s": later_s,
-        "provenance": collect_provenance(packages=("numpy", "numba", "gymnasium")),
-    }
-    print(json.dumps(report, indent=2, sort_keys=True) if args.json else as_text(report))
+    page = f"""# Speed
+
+{markdown_table(["what", "steps/s", "x CartPole-v1"], [(n, f"{v:,.0f}", f"{r:.2f}") for n, v, r in rows])}
+
+One core, poisson-standard at {RATE_RPS} req/s, medians of {ROUNDS} rounds. The first `pacer-gym run`
+takes {first_s:.0f} s, compilation included, later ones {later_s:.1f} s from the cache (10 simulated seconds).
+"""
+    data = {"rounds_steps_per_s": rounds, "first_run_s": first_s, "later_run_s": later_s}
+    write_result("speed", page, data, packages=("numpy", "numba", "gymnasium"))
     return 0
 
 
@@ -77,44 +78,17 @@ def env_steps_per_s(env: gym.Env, action: int) -> float:
 
 def start_up_s() -> tuple[float, float]:
     """Seconds of a short `pacer-gym run` in a fresh process, without and with compiled kernels."""
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from pacer_gym.cli import main; sys.exit(main(sys.argv[1:]))",
-    ]
-    command += [
-        "run",
-        "fixed_budget",
-        "--scenario",
-        "poisson-standard",
-        "--rate",
-        "2.5",
-        "--duration",
-        "10",
-        "--json",
-    ]
+    program = "import sys; from pacer_gym.cli import main; sys.exit(main(sys.argv[1:]))"
+    run = "run fixed_budget --scenario poisson-standard --rate 2.5 --duration 10 --json"
+    command = [sys.executable, "-c", program, *run.split()]
     seconds = []
     with tempfile.TemporaryDirectory() as cache:
         for _ in range(2):
             start = time.perf_counter()
-            subprocess.run(
-                command, check=True, capture_output=True, env={**os.environ, "NUMBA_CACHE_DIR": cache}
-            )
+            environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+            subprocess.run(command, check=True, capture_output=True, env=environment)
             seconds.append(time.perf_counter() - start)
     return seconds[0], seconds[1]
-
-
-def as_text(report: dict) -> str:
-    """The report for people."""
-    lines = [f"{name:<34}{value:>12,.0f} steps/s" for name, value in report["steps_per_s"].items()]
-    for name in (
-        "PacerServe-v0 / CartPole-v1",
-        "first run with compilation, s",
-        "later run from the cache, s",
-    ):
-        lines.append(f"{name:<34}{report[name]:>12.2f}")
-    lines += ["", *(f"{key}: {value}" for key, value in report["provenance"].items())]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Watched:
     def observe(self, outcome: pg.StepOutcome) -> None:
         """Note the bound that the step is judged by, then let Pacer learn."""
         self.end_s.append(outcome.start_s + outcome.step_s)
-        self.bounds.append(self.policy.bound.ratio)
+        self.bounds.append(self.policy.ratio_bound.ratio)
         self.ratios.append(outcome.step_s / float(self.coefficients @ outcome.features))
         self.policy.observe(outcome)
 

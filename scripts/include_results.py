@@ -2,8 +2,8 @@
 
 python scripts/include_results.py [--check]
 
-A block begins with `<!-- begin docs/results/NAME.md -->` and ends with
-`<!-- end docs/results/NAME.md -->`; what stands between is replaced.
+A block begins with `<!-- begin docs/results/NAME.md -->`, or `NAME.md#SECTION`, and ends with
+the same after `end`; what stands between is replaced by the first table of the file or section.
 """
 
 import argparse
@@ -13,8 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
-    r"(<!-- begin (?P<path>docs/results/[\w.-]+\.md) -->\n).*?(<!-- end (?P=path) -->)", re.DOTALL
+    r"(<!-- begin (?P<path>docs/results/[\w.-]+\.md)(?P<section>#[\w-]+)? -->\n)"
+    r".*?(<!-- end (?P=path)(?P=section)? -->)",
+    re.DOTALL,
 )
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,15 +38,21 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def with_results(text: str) -> str:
-    """`text` with every block holding its file as it is now."""
-    return BLOCK.sub(lambda m: m[1] + table_of(ROOT / m["path"]) + m[3], text)
+    """`text` with every block holding its table as it is now."""
+    return BLOCK.sub(lambda m: m[1] + first_table(ROOT / m["path"], m["section"]) + m[4], text)
 
 
-def table_of(path: Path) -> str:
-    """The file without its title, which the README gives its own."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    body = lines[1:] if lines and lines[0].startswith("# ") else lines
-    return "\n".join(body).strip() + "\n"
+def first_table(path: Path, section: str | None) -> str:
+    """The first table of a results page, or of one of its sections."""
+    page = path.read_text(encoding="utf-8")
+    if section:
+        _, found, page = page.partition(f"\n## {section[1:]}\n")
+        if not found:
+            raise SystemExit(f"{path.name} has no section {section[1:]!r}")
+    table = TABLE.search(page)
+    if table is None:
+        raise SystemExit(f"{path.name} has no table")
+    return "\n" + table[0] + "\n"
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.provenance import collect_provenance
+from pacer_gym.scoring.stats import paired_difference
 
 RESULTS = Path("docs/results")
 
@@ -38,3 +39,13 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
     lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
     lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def points_ahead(first: Sequence[float], second: Sequence[float]) -> str:
+    """How far `first` is ahead of `second`, in points, with the 95 % interval of the paired difference.
+
+    An asterisk marks a difference that is clear of 0.
+    """
+    gain = paired_difference(first, second)
+    low, high = gain.interval
+    return f"{100 * gain.difference:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]{'*' * gain.is_clear}"

@@ -15,7 +15,7 @@ import pacer_gym
 from pacer_gym.cli import main
 from pacer_gym.scoring import attainment, run, summary
 from pacer_gym.scoring.export import read_record
-from pacer_gym.workloads.scenarios import scenario_names
+from pacer_gym.workloads.scenarios import TYPICAL_RPS, scenario_names
 
 ROOT = Path(__file__).parents[1]
 RUN = ["run", "fixed_budget", "--scenario", "poisson-standard", "--rate", "2", "--duration", "30"]
@@ -148,9 +148,88 @@ def test_lists_are_printed_for_people_and_for_programs(command, capsys):
     assert all(row["name"][:10] in table for row in rows)
 
 
-def test_the_scenarios_are_those_of_the_suite(capsys):
+@pytest.mark.parametrize("command", ["policies", "scenarios", "profiles"])
+def test_a_narrow_terminal_cuts_no_name(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command]) == 0
+    table = capsys.readouterr().out
+    assert main([command, "--json"]) == 0
+    assert all(row["name"] in table for row in json.loads(capsys.readouterr().out))
+
+
+def test_the_scenarios_are_those_of_the_suite_with_a_rate_to_start_with(capsys):
     main(["scenarios", "--json"])
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == list(scenario_names())
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == list(scenario_names())
+    assert {row["name"]: row["typical_rps"] for row in rows} == TYPICAL_RPS["cpu"]
+
+
+def test_policies_are_listed_with_their_settings(capsys):
+    main(["policies"])
+    assert "budget_tokens=128" in capsys.readouterr().out
+    main(["policies", "--json"])
+    settings = {row["name"]: row["settings"] for row in json.loads(capsys.readouterr().out)}
+    assert settings["fixed_budget"] == {"budget_tokens": 128}
+    assert settings["vllm_default"] == {}
+
+
+def test_without_a_rate_the_scenarios_typical_one_is_taken_and_named(capsys):
+    words = ["run", "fixed_budget", "--scenario", "drift-step", "--duration", "20"]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rate_rps"] == 1.8
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith("no --rate given: 1.8 req/s")
+    assert main([*words, "--rate", "1.8"]) == 0
+    assert "no --rate" not in capsys.readouterr().out
+
+
+def test_the_report_says_how_the_run_ended_and_counts_for_people(here, capsys):
+    (here / "mine.csv").write_text(TRACE)
+    assert main(["run", "srpf", "--trace", "mine.csv", "--slo", "2:0.1"]) == 0
+    told = capsys.readouterr().out
+    assert "arrivals from 0 s to 3 s; the last request finished at 2.1 s" in told
+    assert "33.3 % of requests" in told
+    assert "100.0 % (TTFT" in told
+    assert "30 tokens " in told
+    assert "30 to 30" not in told
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_tables_are_parquet_only_where_pyarrow_is_installed(installed, here, monkeypatch):
+    if installed:
+        pytest.importorskip("pyarrow")
+    else:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main([*RUN, "--out", "new"]) == 0
+    assert {path.suffix for path in (here / "new").iterdir()} == {
+        ".json",
+        ".parquet" if installed else ".csv",
+    }
+
+
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only some systems have a device that is always full"
+)
+@pytest.mark.parametrize("words", [["policies"], ["policies", "--json"], ["--help"], ["--version"], RUN])
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told_in_one_line(words, buffered, here):
+    code = "import sys; from pacer_gym.cli import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": buffered},
+        )
+    assert done.returncode == 1
+    assert done.stderr == "pacer-gym: the output could not be written: No space left on device\n"
+
+
+def test_a_policy_that_cannot_open_its_file_is_a_crash_and_no_lost_output(here):
+    (here / "mine.py").write_text(POLICY.format(decide="open('absent.txt')"))
+    with pytest.raises(RuntimeError, match=r"the run failed: .*absent\.txt"):
+        main(["run", "mine.py", *RUN[2:]])
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["policies"], ["scenarios"], ["profiles"]])
@@ -176,35 +255,48 @@ def test_the_version_is_printed(capsys):
         ([], "name a command"),
         (["fly"], "No such command 'fly'"),
         (["run"], "Missing argument"),
-        (["run", "fixed_budget"], "--scenario NAME --rate R, or --trace FILE.csv"),
-        (["run", "fixed_budget", "--scenario", "bursty"], "--scenario needs --rate"),
-        (["run", "fixed_budget", "--scenario", "bursty", "--rate", "fast"], "--rate"),
-        (["run", "fixed_budget", "--scenario", "bursty", "--rate", "-1"], "rate_rps"),
-        (["run", "fixed_budget", "--scenario", "brusty", "--rate", "1"], "no scenario 'brusty'"),
+        (["run", "fixed_budget"], "--scenario NAME, or --trace FILE.csv"),
+        (["run", "fixed_budget", "--scenario", "bursty", "--rate", "fast"], "as a number, got 'fast'. See"),
+        (["run", "fixed_budget", "--scenario", "bursty", "--rate=fast"], "as a number, got 'fast'. See"),
+        (["run", "fixed_budget", "--scenario", "bursty", "--rate", "-1"], "--rate must be a finite"),
+        (["run", "fixed_budget", "--scenario", "brusty", "--rate", "1"], "(did you mean 'bursty'?)"),
+        ([*RUN, "--duration", "0"], "--duration must be a positive"),
+        (["run", "srpf", "--scenario", "tiers", "--slo", "2:0.1"], "leave --slo out"),
         (["run", "fixed_bugdet", *RUN[2:]], "did you mean 'fixed_budget'?"),
         (["run", "absent.py", *RUN[2:]], "no policy file absent.py"),
         ([*RUN, "--colour", "red"], "No such option"),
         ([*RUN, "--seed", "-1"], "seed must be"),
-        ([*RUN, "--warmup", "30"], "warmup_s must be"),
+        ([*RUN, "--warmup", "30"], "--warmup must be at least 0 and below --duration=30.0"),
         ([*RUN, "--track", "tpu"], "no track 'tpu'"),
-        ([*RUN, "--drift", "sideways"], "none, step, ramp"),
+        ([*RUN, "--drift", "sideways"], "--drift must be one of none, step, ramp, periodic, cotenant, got"),
         ([*RUN, "--profile", "tpu"], "no profile 'tpu'"),
+        ([*RUN, "--profile", "cpu-smollm2"], "(did you mean 'cpu-smollm2-135m'?)"),
         ([*RUN, "--slo", "2"], "--slo must be TTFT:TPOT"),
-        ([*RUN, "--slo", "2:0"], "tpot_s must be a positive"),
+        ([*RUN, "--slo", "2:0"], "--slo 2:0: tpot_s must be a positive"),
         ([*RUN, "--set", "budget_tokens"], "--set must be key=value"),
         ([*RUN, "--set", "budget=64"], "no setting 'budget'"),
         ([*RUN, "--set", "budget_tokens=many"], "budget_tokens"),
+        ([*RUN, "--set", "budget_tokens=True"], "whole number of tokens, got True"),
+        ([*RUN, "--set", "budget_tokens=64", "--set", "budget_tokens=32"], "budget_tokens twice"),
+        ([*RUN, "--rate", "1e-320"], "no request of poisson-standard arrives"),
+        ([*RUN, "--drift", "cotenant", "--rate", "1e-6", "--duration", "1e7"], "lasts 1,000,000 s at most"),
+        (["run", "srpf", "--trace", "late.csv", "--slo", "2:0.1", "--drift", "periodic"], "lower --duration"),
+        (["run", "deaf.py", *RUN[2:]], "decide() must take view, as in def decide(self, view)"),
         ([*RUN, "--trace", "trace.csv"], "either"),
         (["run", "srpf", "--trace", "trace.csv"], "holds no latency targets: give --slo"),
         (["run", "srpf", "--trace", "trace.csv", "--slo", "2:0.1", "--track", "tpu"], "no track 'tpu'"),
         (["run", "srpf", "--trace", "absent.csv", "--slo", "2:0.1"], "absent.csv"),
         (["run", "srpf", "--trace", "bad.csv", "--slo", "2:0.1"], "bad.csv"),
         ([*RUN, "--plot", "run.xyz"], "must end in one of"),
-        ([*RUN, "--plot", "trace.csv/run.png"], "trace.csv"),
+        ([*RUN, "--plot", "trace.csv/run.png"], "trace.csv is a file"),
+        ([*RUN, "--plot", "run.pgf"], "must end in one of"),
+        ([*RUN, "--format", "xlsx"], "parquet, csv"),
         ([*RUN, "--out", "new", "--format", "xlsx"], "parquet, csv"),
         ([*RUN, "--out", "taken", "--format", "csv"], "taken exists"),
         ([*RUN, "--out", "taken", "--format", "csv", "--force"], "holds no record.json"),
-        ([*RUN, "--out", "trace.csv/new", "--format", "csv"], "trace.csv"),
+        ([*RUN, "--out", "trace.csv/new", "--format", "csv"], "trace.csv is a file"),
+        ([*RUN, "--out", "trace.csv", "--format", "csv", "--force"], "trace.csv is a file; name a folder"),
+        ([*RUN, "--out", "new/..", "--format", "csv", "--force"], "holds no record.json"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_leaves_nothing_behind(words, told, here, capsys):
@@ -212,6 +304,8 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing_behind(words, told, he
         pytest.importorskip("matplotlib")
     (here / "trace.csv").write_text(TRACE)
     (here / "bad.csv").write_text(TRACE + "3.0,-5,1\n")
+    (here / "late.csv").write_text(TRACE + "1e9,60,1\n")
+    (here / "deaf.py").write_text(POLICY.format(decide="pass").replace("self, view", "self"))
     (here / "taken").mkdir()
     (here / "taken" / "letter.txt").write_text("dear")
     before = sorted(here.rglob("*"))
@@ -250,6 +344,32 @@ def test_a_decision_that_breaks_a_rule_is_told_in_one_line_with_status_1(here, c
     assert "prefill_tokens" in printed
     assert printed.count("\n") == 1
     assert not (here / "new").exists()
+
+
+def test_a_policy_that_ends_the_program_is_a_crash_too(here, capsys):
+    (here / "mine.py").write_text(POLICY.format(decide="raise SystemExit(0)"))
+    with pytest.raises(RuntimeError, match=r"ended the program, with SystemExit\(0\)"):
+        main(["run", "mine.py", *RUN[2:], "--json"])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "csv"])
+def test_a_full_disk_is_told_with_the_path_and_leaves_nothing(here, capsys, table_format):
+    resource = pytest.importorskip("resource", reason="limits the size of files, which Windows cannot")
+    if table_format == "parquet":
+        pytest.importorskip("pyarrow")
+    assert main([*RUN, "--json"]) == 0  # compiles the engine, whose cache needs room too
+    capsys.readouterr()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        status = main([*RUN, "--out", "new", "--format", table_format])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert printed.err == "pacer-gym: new could not be written: File too large; choose another path\n"
+    assert list(here.iterdir()) == []
 
 
 def test_a_policy_that_fails_is_a_crash_with_its_traceback(here):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pacer_gym.errors import PolicyError
-from pacer_gym.policy import Policy, load_policy, policy_names, policy_reference
+from pacer_gym.policy import Policy, load_policy, policy_defaults, policy_names, policy_reference
 
 ROOT = Path(__file__).parents[1]
 BUILT_IN = [
@@ -83,6 +83,12 @@ def test_an_unknown_setting_lists_the_accepted_ones_with_their_defaults():
     assert "it accepts none" in failure("vllm_default", budget_tokens=64)
 
 
+def test_defaults_are_those_of_the_constructor_whatever_an_instance_was_given(tmp_path):
+    first = load_policy(write(tmp_path / "mine.py", ONE.format(name="Mine")), budget_tokens=3)
+    assert policy_defaults(first) == policy_defaults(type(first)) == {"budget_tokens": 7}
+    assert policy_defaults(load_policy("vllm_default")) == {}
+
+
 def test_a_setting_that_the_constructor_refuses_keeps_its_reason():
     message = failure("fixed_budget", budget_tokens=-1)
     assert message == "policy fixed_budget: budget_tokens must be at least 1, got -1"
@@ -144,6 +150,20 @@ def test_a_class_that_is_no_policy_says_what_it_lacks(tmp_path):
     path = write(tmp_path / "mine.py", "class Mine:\n    def decide(self, view): ...\n")
     assert "it lacks reset, observe" in failure(f"{path}:Mine")
     assert "defines no policy: a class with the methods reset, decide, observe" in failure(path)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ("reset(self, spec, rng)", "reset(self)", "reset() must take spec, rng"),
+        ("decide(self, view)", "decide(self, view, clock)", "decide(view, clock) must take view"),
+        ("observe(self, outcome)", "observe(self)", "as in def observe(self, outcome)"),
+    ],
+)
+def test_a_method_that_the_engine_cannot_call_is_refused(good, bad, told, tmp_path):
+    text = ONE.format(name="Mine")
+    assert good in text
+    assert told in failure(write(tmp_path / "mine.py", text.replace(good, bad)))
 
 
 def test_a_file_that_fails_to_import_names_file_line_and_exception(tmp_path):

@@ -51,9 +51,11 @@ def test_every_command_runs(command, desk, request):
     assert main(command[1:]) == 0
 
 
-def test_the_inline_command_runs(desk):
-    (inline,) = re.findall(r"`pacer-gym (run mine\.py[^`]*)`", README)
-    assert main(shlex.split(inline)) == 0
+def test_the_inline_commands_run(desk):
+    inline = re.findall(r"`pacer-gym (run [^`]*)`", README)
+    assert {command.split()[1] for command in inline} == {"mine.py", "pacer"}
+    for command in inline:
+        assert main(shlex.split(command)) == 0
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["policy", "agent"])

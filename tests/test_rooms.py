@@ -23,6 +23,7 @@ FLOOR = {
     "workloads": 1,
     "latency": 1,
     "engine": 2,
+    "policy_file": 1,
     "policy": 3,
     "tactics": 4,
     "envs": 5,

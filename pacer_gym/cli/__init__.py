@@ -5,7 +5,9 @@ line on stderr; 130 interrupted.  Libraries load inside the commands that use
 them, so that help and complaints come at once.
 """
 
+import os
 import sys
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -60,6 +62,17 @@ def main(argv: list[str] | None = None) -> int:
         0 done, 1 failed, 2 a mistake of the user, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, a closed pipe; commands leave no other to their caller
+        # Else the interpreter tries once more at its end, and complains in many lines.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _complain(f"the output could not be written: {error.strerror}", 1)
+    return status
+
+
+def _run(words: list[str]) -> int:
     command = typer.main.get_command(app)
     try:
         status = command.main(words, "pacer-gym", standalone_mode=False, obj=["pacer-gym", *words])
@@ -68,12 +81,20 @@ def main(argv: list[str] | None = None) -> int:
     except PacerError as error:  # the engine's or the policy's, while it was serving
         return _complain(one_line(error), 1)
     except _USAGE_ERROR as error:
-        told = getattr(error, "format_message", error.__str__)()
+        told = getattr(error, "format_message", error.__str__)().rstrip(".") + _given(error, words) + "."
         context = getattr(error, "ctx", None)
         return _complain(f"{told} See '{context.command_path if context else 'pacer-gym'} --help'.", 2)
     except (KeyboardInterrupt, typer.Abort):
         status = _INTERRUPTED
     return _complain("interrupted", _INTERRUPTED) if status == _INTERRUPTED else int(status or 0)
+
+
+def _given(error: Exception, words: list[str]) -> str:
+    """What an option was given that it cannot be, which typer leaves out of some of its messages."""
+    names = getattr(getattr(error, "param", None), "opts", [])
+    given = [value for name, value in pairwise(words) if name in names]
+    given += [word.partition("=")[2] for word in words if word.partition("=")[0] in names and "=" in word]
+    return "".join(f", got {value!r}" for value in given[-1:] if value not in str(error))
 
 
 def _complain(message: str, status: int) -> int:

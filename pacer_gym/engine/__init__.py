@@ -1,6 +1,13 @@
 """What serves: the simulated engine, and the types that pass between an engine and a policy."""
 
-from pacer_gym.engine.drift import DRIFT_KINDS, DriftTable, drift_table
+from pacer_gym.engine.drift import (
+    DRIFT_KINDS,
+    DriftTable,
+    as_drift_table,
+    check_drift_kind,
+    checked_drift,
+    drift_table,
+)
 from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.state import ITL_EDGES_S
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
@@ -14,5 +21,8 @@ __all__ = [
     "Simulator",
     "StepDecision",
     "StepOutcome",
+    "as_drift_table",
+    "check_drift_kind",
+    "checked_drift",
     "drift_table",
 ]

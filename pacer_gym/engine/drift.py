@@ -12,6 +12,9 @@ from pacer_gym.workloads.streams import unit_exponentials
 
 DRIFT_KINDS = ("none", "step", "ramp", "periodic", "cotenant")
 
+LONGEST_CHANGING_S = 1e6
+"""Longest run of a drift that keeps on changing: its table grows with the run."""
+
 _PEAK = 1.5
 _PERIOD_S = 120.0
 _BURST_S, _QUIET_S = 10.0, 20.0
@@ -56,17 +59,14 @@ def drift_table(kind: str, horizon_s: float, rng: np.random.Generator) -> DriftT
     Raises
     ------
     ValueError
-        If the kind is unknown or the horizon is not positive and finite.
+        If the kind is unknown, or the horizon is not positive and finite, or too long for it.
 
     Examples
     --------
     >>> drift_table("step", 600.0, np.random.default_rng(0)).time_s
     array([  0., 200., 200., 400., 400.])
     """
-    if kind not in DRIFT_KINDS:
-        raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)}, got {kind!r}")
-    if not 0.0 < horizon_s < np.inf:
-        raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
+    check_drift_kind(kind, horizon_s)
     third_s = horizon_s / 3.0
     if kind == "none":
         points = [(0.0, 1.0)]
@@ -83,6 +83,77 @@ def drift_table(kind: str, horizon_s: float, rng: np.random.Generator) -> DriftT
     table = np.array(points).T.copy()
     table.setflags(write=False)
     return DriftTable(table[0], table[1])
+
+
+def check_drift_kind(kind: str, horizon_s: float) -> None:
+    """Refuse what `drift_table` would refuse, without drawing a table.
+
+    Raises
+    ------
+    ValueError
+        As `drift_table` does.
+    """
+    if kind not in DRIFT_KINDS:
+        raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)}, got {kind!r}")
+    if not 0.0 < horizon_s < np.inf:
+        raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
+    if kind in ("periodic", "cotenant") and horizon_s > LONGEST_CHANGING_S:
+        raise ValueError(
+            f"a {kind} drift lasts {LONGEST_CHANGING_S:,.0f} s at most, got horizon_s={horizon_s}: "
+            "lower horizon_s, or choose another drift"
+        )
+
+
+def checked_drift(drift: DriftTable) -> DriftTable:
+    """Copy of a table of one's own, if an engine can follow it.
+
+    Parameters
+    ----------
+    drift : DriftTable
+        Two sequences of numbers.
+
+    Returns
+    -------
+    DriftTable
+        With read-only arrays.
+
+    Raises
+    ------
+    ValueError
+        If they are not 1-d, of one length and finite, the times do not start at 0 or decrease,
+        or a factor is not above 0.
+
+    Examples
+    --------
+    A stall of 5 s, ten times slower:
+
+    >>> stall = DriftTable(np.array([0.0, 20, 20, 25, 25]), np.array([1.0, 1, 10, 10, 1]))
+    >>> checked_drift(stall).factor
+    array([ 1.,  1., 10., 10.,  1.])
+    """
+    time_s, factor = np.array(drift.time_s, np.float64), np.array(drift.factor, np.float64)
+    if time_s.ndim != 1 or time_s.size == 0 or time_s.shape != factor.shape:
+        raise ValueError(
+            "a drift table needs two 1-d arrays of one length, at least 1, "
+            f"got shapes {time_s.shape} and {factor.shape}"
+        )
+    if not (np.isfinite(time_s).all() and time_s[0] == 0.0 and (np.diff(time_s) >= 0.0).all()):
+        raise ValueError(
+            f"a drift table's time_s must be finite, start at 0 and never decrease, got {time_s.tolist()}"
+        )
+    if not (np.isfinite(factor) & (factor > 0.0)).all():
+        raise ValueError(f"a drift table's factors must be finite and above 0, got {factor.tolist()}")
+    time_s.setflags(write=False)
+    factor.setflags(write=False)
+    return DriftTable(time_s, factor)
+
+
+def as_drift_table(drift: str | DriftTable, horizon_s: float, rng: np.random.Generator) -> DriftTable:
+    """Table of a drift given by its kind, as by `drift_table`, or of one's own, as by `checked_drift`.
+
+    A table of one's own counts from the start of the run, whatever its horizon, and draws nothing.
+    """
+    return checked_drift(drift) if isinstance(drift, DriftTable) else drift_table(drift, horizon_s, rng)
 
 
 def _cotenant_points(horizon_s: float, rng: np.random.Generator) -> list[tuple[float, float]]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pacer_gym.engine.decision import check_decision
-from pacer_gym.engine.drift import drift_table
+from pacer_gym.engine.drift import DriftTable, as_drift_table
 from pacer_gym.engine.gather import gather_flat
 from pacer_gym.engine.kernels import receive_arrivals, step_flat
 from pacer_gym.engine.state import (
@@ -44,8 +44,8 @@ class Simulator:
     streams : RandomStreams
         `residuals` gives the start in the measured residuals, `drift` the
         co-tenant's bursts.
-    drift : {"none", "step", "ramp", "periodic", "cotenant"}, default="none"
-        How the machine's speed changes over `horizon_s`.
+    drift : {"none", "step", "ramp", "periodic", "cotenant"} or DriftTable, default="none"
+        How the machine's speed changes: over `horizon_s` by its kind, or as a table says.
     horizon_s : float, optional
         Length of the run that the drift is laid over, in seconds; the last
         arrival when left out.
@@ -56,7 +56,7 @@ class Simulator:
     Raises
     ------
     ValueError
-        If the workload lacks targets or the drift is unknown.
+        If the workload lacks targets, or the drift is unknown or no usable table.
 
     Examples
     --------
@@ -78,14 +78,14 @@ class Simulator:
         profile: Profile,
         *,
         streams: RandomStreams,
-        drift: str = "none",
+        drift: str | DriftTable = "none",
         horizon_s: float | None = None,
         slo: SLO | None = None,
     ) -> None:
         if horizon_s is None:
             horizon_s = max(float(workload.arrival_s[-1]), 1.0)
         self._tables: Tables = empty_tables(1, len(workload), profile.limits.max_running)
-        self._truth: Truth = make_truth(profile, [drift_table(drift, horizon_s, streams.drift)])
+        self._truth: Truth = make_truth(profile, [as_drift_table(drift, horizon_s, streams.drift)])
         load_lane(self._tables, 0, workload, profile.limits, residual_offset(profile, streams.residuals))
         self._arrays = (*self._tables, *self._truth)
         self._row = self._tables.lanes[0]
@@ -93,6 +93,11 @@ class Simulator:
         self._limits: EngineLimits = profile.limits
         self.spec = engine_spec(profile, slo or _usual_slo(self._tables))
         receive_arrivals(self._tables, 0)
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take over a copy's state: what views the tables would otherwise be a copy by itself."""
+        self.__dict__.update(state)
+        self._row = self._tables.lanes[0]
 
     @property
     def now_s(self) -> float:

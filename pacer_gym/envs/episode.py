@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class EpisodeSource:
     ------
     ValueError
         If arguments are out of range, unknown, or exclude each other.
+    TypeError
+        If an argument is of another type than it says.
     """
 
     def __init__(
@@ -52,9 +55,17 @@ class EpisodeSource:
         horizon_s: float | None,
     ) -> None:
         self._scenario = load_scenario(scenario, track=track) if isinstance(scenario, str) else scenario
+        _require("scenario", self._scenario, Scenario, "a name or a Scenario")
         if profile is None:
             profile = self._scenario.track.profile_name
         self.profile = load_profile(profile) if isinstance(profile, str) else profile
+        _require("profile", self.profile, Profile, "a name, a .json file or a Profile")
+        if workload is not None:
+            _require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
+        if slo is not None:
+            _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
+        if horizon_s is not None:
+            _require("horizon_s", horizon_s, Real, "a number of seconds")
         self._rate_rps = _rate_range(rate_rps)
         self._drift = (
             drift if drift is not None else ("none" if workload is not None else self._scenario.drift)
@@ -106,6 +117,11 @@ class EpisodeSource:
         if self._override is not None:
             workload = replace(workload, ttft_slo_s=None, tpot_slo_s=None)
         return workload.with_slo(self._slo)
+
+
+def _require(name: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
 
 
 def _rate_range(rate_rps: float | tuple[float, float]) -> tuple[float, float]:

@@ -33,6 +33,7 @@ ARRIVAL_ORDER, DEADLINE_ORDER, SHORTEST_ORDER, LAXITY_ORDER = range(4)
 
 _RATE_MEMORY_S = 10.0
 _SLOW_WEIGHT, _FAST_WEIGHT = 0.05, 0.3
+_MOST_HEADROOM = 1e12
 
 AGENT_DTYPE = np.dtype(
     [
@@ -230,7 +231,8 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarr
     )  # fmt: skip
     decode_s = _dot(agent.coefficients, features) * memory.slow_ratio
     token_s = agent.coefficients[1] * memory.slow_ratio
-    headroom = max(0.0, (tpot_s - decode_s) / token_s) if token_s > 0.0 else 0.0
+    # A target of inf leaves room for any batch: inf / inf would be nan.
+    headroom = min(max(0.0, (tpot_s - decode_s) / token_s), _MOST_HEADROOM) if token_s > 0.0 else 0.0
 
     out[0] = _saturate(row.num_decodes, 16.0)
     out[1] = _saturate(kv_tokens, 8192.0)

@@ -6,8 +6,6 @@ over a served trace the rewards sum to met - missed, which is the number of
 requests times (2 x attainment - 1).  Nothing is weighted or shaped.
 """
 
-REWARD_TERMS = ("met", "missed")
-
 
 def reward_terms(met: int, missed: int) -> dict[str, float]:
     """Terms of one step's reward; the reward is their sum.

@@ -214,7 +214,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         """
         if self._over:
             raise RuntimeError("no episode is running: call reset() first, and again after the end of each")
-        prefill_tokens, order_kind = self._decode_action(action)
+        prefill_tokens, order_kind = spaces.decode_action(self._action, self.action_space, action)
         observation = np.empty(spaces.NUM_OBSERVATIONS, np.float32)
         now_s, met, missed, has_work, self._decodes, self._tokens_left = kernels.act_flat(
             0, prefill_tokens, order_kind, observation, *self._arrays
@@ -230,7 +230,14 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         return observation, terms["met"] + terms["missed"], terminated, truncated, info
 
     def view(self) -> EngineView:
-        """The engine as a policy would see it now."""
+        """The engine as a policy would see it now.
+
+        Raises
+        ------
+        RuntimeError
+            Before the first `reset`.
+        """
+        self._require_episode()
         return view_lane(self._episode.tables, 0, self._source.profile.limits)
 
     def action_masks(self) -> np.ndarray:
@@ -240,9 +247,12 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         ------
         ValueError
             For continuous actions, which have no mask.
+        RuntimeError
+            Before the first `reset`.
         """
         if self._action == "continuous":
             raise ValueError("continuous actions have no mask: use action='budget' or 'budget+order'")
+        self._require_episode()
         mask = spaces.budget_mask(self._tokens_left, self._decodes)
         if self._action == "budget+order":
             mask = np.concatenate([mask, np.ones(len(spaces.ORDERS), np.int8)])
@@ -255,17 +265,9 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
             return None
         return self._chart.text() if self.render_mode == "ansi" else self._chart.frame()
 
-    def _decode_action(self, action: Any) -> tuple[int, int]:
-        """Prefill tokens and order of an action."""
-        if self._action == "budget":
-            if not 0 <= action < len(spaces.BUDGETS):
-                raise ValueError(f"action must be in {self.action_space}, got {action!r}")
-            return spaces.BUDGETS[int(action)], kernels.DEADLINE_ORDER
-        if not self.action_space.contains(np.asarray(action, self.action_space.dtype)):
-            raise ValueError(f"action must be in {self.action_space}, got {action!r}")
-        if self._action == "continuous":
-            return spaces.continuous_budget(action[0]), kernels.DEADLINE_ORDER
-        return spaces.BUDGETS[int(action[0])], int(action[1])
+    def _require_episode(self) -> None:
+        if not hasattr(self, "_episode"):
+            raise RuntimeError("no episode has begun: call reset() first")
 
     def _info(self, now_s: float, met: int, missed: int) -> dict[str, Any]:
         judged = met + missed

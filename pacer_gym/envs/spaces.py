@@ -5,7 +5,8 @@ entry, and that the environment's docstring repeats; a test holds the three equa
 """
 
 import bisect
-from typing import NamedTuple
+import operator
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +16,8 @@ BUDGETS = (0, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 
 
 ORDERS = ("arrival", "deadline", "shortest", "laxity")
 """Orders an agent may choose: the engine's own, Moore-Hodgson, shortest remaining, least laxity."""
+
+DEADLINE = ORDERS.index("deadline")
 
 ACTIONS = ("budget", "budget+order", "continuous")
 
@@ -96,6 +99,56 @@ def action_space(action: str) -> gym.Space:
     if action == "continuous":
         return gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
     raise ValueError(f"action must be one of {', '.join(ACTIONS)}, got {action!r}")
+
+
+def decode_action(kind: str, space: gym.Space, action: Any) -> tuple[int, int]:
+    """Prefill tokens of an action, and the index of its order in `ORDERS`.
+
+    Parameters
+    ----------
+    kind : {"budget", "budget+order", "continuous"}
+    space : gymnasium.spaces.Space
+        The kind's `action_space`.
+    action : int, (2,) array of int, or (1,) array of float
+
+    Returns
+    -------
+    prefill_tokens, order : int
+
+    Raises
+    ------
+    ValueError
+        If the action is not in the space; what is no whole number is never rounded to one.
+
+    Examples
+    --------
+    >>> decode_action("budget+order", action_space("budget+order"), [7, 2])
+    (128, 2)
+    """
+    if kind == "budget":
+        try:
+            index = operator.index(action)
+        except TypeError:
+            index = -1
+        if not 0 <= index < len(BUDGETS):
+            raise _not_in(space, action)
+        return BUDGETS[index], DEADLINE
+    try:
+        given = np.asarray(action)
+    except ValueError:  # rows of different lengths
+        raise _not_in(space, action) from None
+    # The cast narrows an agent's int64 or float64, which the space does not contain as they are.
+    if given.dtype.kind not in ("iuf" if kind == "continuous" else "iu") or not space.contains(
+        given.astype(space.dtype)
+    ):
+        raise _not_in(space, action)
+    if kind == "continuous":
+        return continuous_budget(given[0]), DEADLINE
+    return BUDGETS[int(given[0])], int(given[1])
+
+
+def _not_in(space: gym.Space, action: object) -> ValueError:
+    return ValueError(f"action must be in {space}, got {action!r}")
 
 
 def continuous_budget(value: float) -> int:

@@ -1,6 +1,10 @@
 """Static limits of one serving engine, as vLLM names and enforces them."""
 
+import operator
 from dataclasses import dataclass, fields
+
+MOST = 2**31 - 1
+"""Largest limit: products of two of them must still be exact."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,8 +24,10 @@ class EngineLimits:
 
     Raises
     ------
+    TypeError
+        If a limit is no whole number.
     ValueError
-        If a limit is below 1, or a full decode batch would not fit in one step.
+        If a limit is below 1 or above `MOST`, or a full decode batch would not fit in one step.
 
     Examples
     --------
@@ -37,9 +43,18 @@ class EngineLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
+            given = getattr(self, field.name)
+            try:
+                if isinstance(given, bool):
+                    raise TypeError
+                value = operator.index(given)
+            except TypeError:
+                raise TypeError(f"{field.name} must be a whole number, got {given!r}") from None
             if value < 1:
                 raise ValueError(f"{field.name} must be at least 1, got {value}")
+            if value > MOST:
+                raise ValueError(f"{field.name} must be at most {MOST:,}, got {value}")
+            object.__setattr__(self, field.name, value)
         if self.max_running > self.max_batched_tokens:
             raise ValueError(
                 f"max_running={self.max_running} exceeds max_batched_tokens={self.max_batched_tokens}: "

@@ -28,8 +28,8 @@ class OnlineFit:
     Notes
     -----
     Least squares on relative error, as for the offline fit.  The first fit from nothing comes
-    after `MIN_STEPS` steps, the next when the steps have doubled, and from `window` steps
-    on every `window` / 4.  A fit from few steps is rough; whoever uses it bounds its error.
+    after `MIN_STEPS` steps, the next whenever the steps have doubled, and from `window` / 4
+    steps on every `window` / 4.  A fit from few steps is rough; whoever uses it bounds its error.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pacer_gym.errors import ProfileError
+from pacer_gym.errors import ProfileError, did_you_mean
 from pacer_gym.latency.features import FEATURE_NAMES, ModelShape, batch_bucket_array
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.schema import (
@@ -236,7 +236,8 @@ def load_profile(source: str | os.PathLike[str]) -> Profile:
     if not name.endswith(".json"):
         if name not in profile_names():
             raise ProfileError(
-                f"no profile {name!r}; there are {', '.join(profile_names())}, "
+                f"no profile {name!r}{did_you_mean(name, profile_names())}; there are "
+                f"{', '.join(profile_names())}, "
                 "or give the path of a .json file"
             )
         return _load_shipped(name)
@@ -248,6 +249,9 @@ def load_profile(source: str | os.PathLike[str]) -> Profile:
         ) from None
     except UnicodeDecodeError:
         raise ProfileError(f"{name} is not a text file") from None
+    except (OSError, ValueError) as error:  # a folder, no permission, a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ProfileError(f"cannot read profile {name!r}: {reason}") from error
     try:
         return Profile.from_json(text)
     except ProfileError as error:

@@ -31,7 +31,7 @@ def read_object(text: str, what: str) -> dict[str, Any]:
 
     try:
         data = json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ProfileError(f"{what} is not valid JSON: {error}") from None
     return require_object(data, what)
 

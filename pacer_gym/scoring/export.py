@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacer_gym.engine import ITL_EDGES_S
+from pacer_gym.engine import ITL_EDGES_S, DriftTable, checked_drift
 from pacer_gym.scoring.metrics import summary
 from pacer_gym.scoring.record import RunRecord
 from pacer_gym.workloads.slo import SLO
@@ -30,24 +30,50 @@ TABLE_FORMATS = ("parquet", "csv")
 _RECORD_FILE = "record.json"
 
 
-def check_destination(path: str | Path, *, force: bool = False) -> None:
-    """Refuse a path that is in use, before the work that it is meant for.
+def check_destination(path: str | Path, *, folder: bool, force: bool = False) -> None:
+    """Refuse a path that is in use or cannot be written, before the work that it is meant for.
 
-    With `force` a file may be replaced, and a folder that an earlier run wrote;
-    any other folder that holds something never is.
+    With `force` a file may be replaced by a file, and by a folder a folder that an
+    earlier run wrote; any other folder that holds something never is.
+
+    Parameters
+    ----------
+    path : str or Path
+        What is going to be written; its parents need not exist.
+    folder : bool
+        Whether it will be a folder.
+    force : bool, default=False
+        Whether what a run wrote there may be replaced.
 
     Raises
     ------
     FileExistsError
         If something is there that must not be replaced.
+    NotADirectoryError, PermissionError
+        If the folder that it would lie in is a file, or one may not write there.
     """
-    path = Path(path)
-    if not path.exists():
+    # As `write_whole` takes it: "new/.." is the folder itself, there or not.
+    where = Path(path).resolve()
+    if not where.exists():
+        _check_parent(path, where)
         return
+    if where.is_dir() is not folder:
+        raise FileExistsError(
+            f"{path} is a {'file' if folder else 'folder'}; name a {'folder' if folder else 'file'} instead"
+        )
     if not force:
         raise FileExistsError(f"{path} exists; choose another path, or replace it with force (--force)")
-    if path.is_dir() and any(path.iterdir()) and not (path / _RECORD_FILE).is_file():
+    if folder and any(where.iterdir()) and not (where / _RECORD_FILE).is_file():
         raise FileExistsError(f"{path} holds no {_RECORD_FILE}, so no run wrote it and it is not replaced")
+
+
+def _check_parent(path: str | Path, where: Path) -> None:
+    """Refuse a new path below a file, or below a folder that takes no new ones."""
+    parent = next(folder for folder in where.parents if folder.exists())
+    if not parent.is_dir():
+        raise NotADirectoryError(f"{path} cannot be made: {parent} is a file; choose another path")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path} cannot be made: {parent} may not be written to; choose another path")
 
 
 def check_table_format(table_format: str) -> None:
@@ -101,13 +127,13 @@ def write_record(
 
     Raises
     ------
-    FileExistsError
-        If the folder exists and may not be replaced.
+    FileExistsError, NotADirectoryError, PermissionError
+        As `check_destination`.
     ImportError
         If the format needs a package that is not installed.
     """
     check_table_format(table_format)
-    check_destination(folder, force=force)
+    check_destination(folder, folder=True, force=force)
     used = np.flatnonzero(record.itl_counts)
     first, last = (int(used[0]), int(used[-1])) if used.size else (0, -1)
     about = {
@@ -165,7 +191,7 @@ def read_record(folder: str | Path) -> RunRecord:
         rate_rps=told["rate_rps"],
         seed=told["seed"],
         profile_name=told["profile"],
-        drift=told["drift"],
+        drift=_read_drift(told["drift"]),
         slo=SLO(
             **{name: math.inf if target_s is None else target_s for name, target_s in told["slo"].items()}
         ),
@@ -194,6 +220,8 @@ def write_whole(path: Path, fill: Callable[[Path], None]) -> None:
 
     An interrupt or a full disk leaves what was there before, and nothing else.
     """
+    # While a folder is being replaced, a path that leads through it ("run/../run") leads nowhere.
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
     former = path.with_name(f".{path.stem}.{os.getpid()}.former{path.suffix}")
@@ -219,6 +247,12 @@ def _removed(path: Path) -> Iterator[None]:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _read_drift(told: str | dict[str, list[float]]) -> str | DriftTable:
+    if isinstance(told, str):
+        return told
+    return checked_drift(DriftTable(np.array(told["time_s"]), np.array(told["factor"])))
 
 
 def _write_table(table: "pd.DataFrame", path: Path) -> None:

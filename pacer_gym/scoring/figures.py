@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pacer_gym.engine import drift_table
+from pacer_gym.engine import as_drift_table
 from pacer_gym.scoring.export import check_destination, write_whole
 from pacer_gym.scoring.metrics import attainment, tpot_met, ttft_met
 from pacer_gym.scoring.record import RunRecord
+from pacer_gym.scoring.report import percent
 from pacer_gym.workloads.streams import spawn_streams
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 _BLUE, _SKY, _ORANGE, _VERMILLION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
 _GREY = "#888888"
 
+_NEEDS_TEX = {"pgf"}  # which matplotlib finds missing only once the run is over
+
 _TIME_BINS = 120
 _ARRIVAL_WINDOWS = 30
+# A short run gets fewer of each: with less in them, most would be empty, or one lucky request.
+_STEPS_A_BIN = 8
+_ARRIVALS_A_WINDOW = 5
 
 
 def check_figure_path(path: str | Path, *, force: bool = False) -> None:
@@ -33,20 +39,18 @@ def check_figure_path(path: str | Path, *, force: bool = False) -> None:
     ImportError
         If matplotlib is not installed; the message names the extra.
     ValueError
-        If the ending names no format that matplotlib writes.
-    FileExistsError
-        If the file exists and `force` is not given, or is a folder.
+        If the ending names no format that matplotlib writes by itself.
+    FileExistsError, NotADirectoryError, PermissionError
+        If the file exists and `force` is not given, is a folder, or cannot be made.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError as error:
         raise ImportError('drawing needs matplotlib: pip install "pacer-gym[plot]"') from error
-    formats = FigureCanvasAgg.get_supported_filetypes()
+    formats = set(FigureCanvasAgg.get_supported_filetypes()) - _NEEDS_TEX
     if Path(path).suffix.lstrip(".").lower() not in formats:
         raise ValueError(f"a picture must end in one of {', '.join(sorted(formats))}, got {str(path)!r}")
-    if Path(path).is_dir():
-        raise FileExistsError(f"{path} is a folder; name a file for the picture")
-    check_destination(path, force=force)
+    check_destination(path, folder=False, force=force)
 
 
 def draw_run(record: RunRecord) -> "Figure":
@@ -81,7 +85,7 @@ def draw_run(record: RunRecord) -> "Figure":
     where = record.scenario or record.workload_name or "a workload"
     offered = "" if record.rate_rps is None else f" at {record.rate_rps:g} req/s"
     figure.suptitle(
-        f"{record.policy} on {where}{offered}: attainment {100.0 * attainment(record):.1f} %",
+        f"{record.policy} on {where}{offered}: attainment {percent(attainment(record))}",
         fontsize="large",
     )
     _draw_step_time(step_axes, record)
@@ -91,8 +95,12 @@ def draw_run(record: RunRecord) -> "Figure":
     share_axes.set_xlabel("simulated time (s)")
     for axes in (step_axes, queue_axes, prefill_axes, share_axes):
         _shade_drift(axes, record, label="slowed" if axes is step_axes else None)
-        axes.set_xlim(0.0, record.end_s)
+        # The clock never moves where every request was rejected.
+        axes.set_xlim(0.0, record.end_s or record.horizon_s)
         axes.axvline(record.horizon_s, color=_GREY, linewidth=0.8, linestyle=":")
+        for line in axes.lines:
+            if len(line.get_xdata()) == 1:  # which a line alone does not show
+                line.set_marker("o")
         axes.grid(axis="y", color="#E5E5E5", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -120,8 +128,13 @@ def _draw_step_time(axes: "Axes", record: RunRecord) -> None:
 
     start_s, latency_ms = _steps(record, "start_s"), 1e3 * _steps(record, "latency_s")
     _dots(axes, start_s, latency_ms)
+    # Up to the last arrival: steps of the decodes that are left say nothing of a decision.
+    arriving = start_s < record.horizon_s
     centers_s, p99_ms = _binned(
-        start_s, latency_ms, record.end_s, lambda values: float(np.percentile(values, 99))
+        start_s[arriving],
+        latency_ms[arriving],
+        min(record.horizon_s, record.end_s),
+        lambda values: float(np.percentile(values, 99)),
     )
     axes.plot(centers_s, p99_ms, color=_BLUE, linewidth=1.4, label="P99 of steps")
     for k, target_s in enumerate(np.unique(record.request_columns["tpot_slo_s"])[:3]):
@@ -155,28 +168,31 @@ def _draw_prefill(axes: "Axes", record: RunRecord) -> None:
 def _draw_attainment(axes: "Axes", record: RunRecord) -> None:
     arrival_s = record.request_columns["arrival_s"]
     first, second = ttft_met(record), tpot_met(record)
-    width_s = record.horizon_s / _ARRIVAL_WINDOWS
+    windows = min(_ARRIVAL_WINDOWS, max(2, arrival_s.size // _ARRIVALS_A_WINDOW))
+    width_s = record.horizon_s / windows
     # Windows overlap by half, so that a short dip is not split between two of them.
     centers_s = np.arange(width_s / 2.0, record.horizon_s, width_s / 2.0)
     low = np.searchsorted(arrival_s, centers_s - width_s / 2.0)
     high = np.searchsorted(arrival_s, centers_s + width_s / 2.0)
+    held = high > low  # lines lead straight across a window without arrivals
+    centers_s, low, high = centers_s[held], low[held], high[held]
     for met, color, style, width, label in (
         (first & second, _SKY, "-", 3.5, "both"),  # wide and below, since it often hides another
         (first, _VERMILLION, "--", 1.2, "TTFT"),
         (second, _BLUE, "-", 1.0, "TPOT"),
     ):
         passed = np.concatenate(([0], np.cumsum(met)))
-        with np.errstate(invalid="ignore"):  # a window without arrivals is a gap in the line
-            share = 100.0 * (passed[high] - passed[low]) / (high - low)
+        share = 100.0 * (passed[high] - passed[low]) / (high - low)
         axes.plot(centers_s, share, color=color, linestyle=style, linewidth=width, label=label)
     axes.axhline(90.0, color=_GREY, linewidth=0.8, label="90 %")
-    axes.set_ylabel(f"attainment (%),\n{width_s:g} s of arrivals")
+    shown_s = f"{width_s:.2g}" if width_s < 10.0 else f"{width_s:,.0f}"
+    axes.set_ylabel(f"attainment (%),\n{shown_s} s of arrivals")
     axes.set_ylim(-3.0, 103.0)
 
 
 def _shade_drift(axes: "Axes", record: RunRecord, *, label: str | None) -> None:
     """Shade where steps were slowed, the darker the slower."""
-    time_s, factor = drift_table(record.drift, record.horizon_s, spawn_streams(record.seed).drift)
+    time_s, factor = as_drift_table(record.drift, record.horizon_s, spawn_streams(record.seed).drift)
     for left_s, right_s, before, after in zip(time_s, time_s[1:], factor, factor[1:], strict=False):
         slowed = (before + after) / 2.0 - 1.0
         if right_s > left_s and slowed > 0.0:
@@ -199,8 +215,10 @@ def _steps(record: RunRecord, column: str) -> np.ndarray:
 def _binned(
     start_s: np.ndarray, values: np.ndarray, end_s: float, statistic: Callable[[np.ndarray], float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One statistic of the steps that start in each of equal bins of time; nan where none does."""
-    edges_s = np.linspace(0.0, end_s, _TIME_BINS + 1)
+    """One statistic of the steps that start in each of equal bins of time, where any does."""
+    bins = min(_TIME_BINS, max(2, start_s.size // _STEPS_A_BIN))
+    edges_s = np.linspace(0.0, end_s, bins + 1)
     cuts = np.searchsorted(start_s, edges_s)
-    result = [statistic(values[a:b]) if b > a else np.nan for a, b in pairwise(cuts)]
-    return (edges_s[:-1] + edges_s[1:]) / 2.0, np.array(result)
+    held = np.diff(cuts) > 0
+    result = [statistic(values[a:b]) for a, b in pairwise(cuts) if b > a]
+    return ((edges_s[:-1] + edges_s[1:]) / 2.0)[held], np.array(result)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pacer_gym.engine import Simulator
+from pacer_gym.engine import DriftTable, Simulator
 from pacer_gym.latency.profiles import Profile
-from pacer_gym.policy import Policy
+from pacer_gym.policy import Policy, is_privileged
 from pacer_gym.scoring.record import REQUEST_COLUMNS, STEP_COLUMNS, RunRecord
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
@@ -36,7 +36,7 @@ class Rollout:
     scenario: str | None
     rate_rps: float | None
     slo: SLO | None
-    drift: str
+    drift: str | DriftTable
     seed: int
     window_s: tuple[float, float]
     horizon_s: float
@@ -67,6 +67,8 @@ class Rollout:
         )
         policy = self.policy
         policy.reset(simulator.spec, streams.policy)
+        if is_privileged(policy):
+            policy.see(simulator)
 
         rows = array("d") if steps else None  # counts are exact in float64
         stop_s = self.horizon_s + self.drain_s

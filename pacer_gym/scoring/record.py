@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pacer_gym.engine import DriftTable
 from pacer_gym.workloads.slo import SLO
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class RunRecord:
         Seed of all of the run's streams.
     profile_name : str
         Latency profile of the engine.
-    drift : str
-        Kind of drift that multiplied step times; "none" for none.
+    drift : str or DriftTable
+        Kind of drift that multiplied step times, or its table; "none" for none.
     slo : SLO
         The workload's usual targets; each request's own are in `requests`.
     window_s : (float, float)
@@ -104,7 +105,7 @@ class RunRecord:
     rate_rps: float | None
     seed: int
     profile_name: str
-    drift: str
+    drift: str | DriftTable
     slo: SLO
     window_s: tuple[float, float]
     horizon_s: float
@@ -157,7 +158,7 @@ class RunRecord:
             "rate_rps": self.rate_rps,
             "seed": self.seed,
             "profile": self.profile_name,
-            "drift": self.drift,
+            "drift": self.drift if isinstance(self.drift, str) else _plain(self.drift),
             "slo": {"ttft_s": self.slo.ttft_s, "tpot_s": self.slo.tpot_s},
             "window_s": list(self.window_s),
             "horizon_s": self.horizon_s,
@@ -200,10 +201,16 @@ def _freeze(record: RunRecord, field: str, names: tuple[str, ...]) -> None:
     object.__setattr__(record, field, frozen)
 
 
+def _plain(drift: DriftTable) -> dict[str, list[float]]:
+    return {"time_s": drift.time_s.tolist(), "factor": drift.factor.tolist()}
+
+
 def _same(left: object, right: object) -> bool:
     """Compare two fields of a record, arrays to the last bit with nan equal to nan."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+    if isinstance(left, tuple) and isinstance(right, tuple):  # a window, or a drift table
+        return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
     return bool(left == right)

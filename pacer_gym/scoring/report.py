@@ -53,18 +53,19 @@ def _main_table(record: RunRecord, values: Mapping[str, Any]) -> "Table":
     table.add_row("requests", f"{values['requests']:,} arrived, {values['offered_rps']:.3g} req/s")
     table.add_row(
         "attainment",
-        f"[bold]{values['attainment']:.1%}[/bold]"
-        f" (TTFT {values['ttft_attainment']:.1%}, TPOT {values['tpot_attainment']:.1%})",
+        f"[bold]{percent(values['attainment'])}[/bold]"
+        f" (TTFT {percent(values['ttft_attainment'])}, TPOT {percent(values['tpot_attainment'])})",
     )
     table.add_row("targets", f"TTFT {_target(columns['ttft_slo_s'])}, TPOT {_target(columns['tpot_slo_s'])}")
-    table.add_row("one token", f"{values['one_token_share']:.1%} of requests: no TPOT, counted as met")
+    table.add_row("one token", f"{percent(values['one_token_share'])} of requests: no TPOT, counted as met")
     table.add_row("goodput", f"{values['goodput_rps']:.3g} req/s within targets")
     table.add_row("throughput", f"{values['throughput_rps']:.3g} req/s finished")
     table.add_row("failures", f"{values['rejected']:,} rejected, {values['unfinished']:,} unfinished")
     table.add_row("preemptions", f"{values['preemptions']:,}")
     table.add_row("steps", f"{values['steps']:,}, mean {duration(values['mean_step_s'])}")
-    table.add_row("window", f"arrivals from {start_s:g} s to {end_s:g} s, served until {record.end_s:.1f} s")
-    drift = "" if record.drift == "none" else f", drift {record.drift}"
+    table.add_row("window", f"arrivals from {start_s:g} s to {end_s:g} s; {_ending(record)}")
+    kind = record.drift if isinstance(record.drift, str) else "by a table"
+    drift = "" if kind == "none" else f", drift {kind}"
     table.add_row("engine", f"{record.profile_name}{drift}, seed {record.seed}")
     table.add_row("speed", f"{record.simulated_s_per_wall_s:,.0f} simulated seconds per wall second")
     return table
@@ -81,7 +82,7 @@ def _prompt_length_table(quartiles: list[dict[str, float]]) -> "Table":
     table = _right_aligned("TTFT by prompt length")
     for row in quartiles:
         table.add_row(
-            f"{row['min_tokens']:,} to {row['max_tokens']:,} tokens",
+            _token_range(int(row["min_tokens"]), int(row["max_tokens"])),
             *(duration(row[f"ttft_p{percent}_s"]) for percent in PERCENTILES),
         )
     return table
@@ -111,6 +112,32 @@ def duration(value_s: float) -> str:
     if math.isinf(value_s):
         return "never"
     return f"{1e3 * value_s:.1f} ms" if value_s < 1.0 else f"{value_s:.2f} s"
+
+
+def percent(share: float) -> str:
+    """Show a share for people.
+
+    Examples
+    --------
+    >>> percent(0.9147)
+    '91.5 %'
+    """
+    return f"{100.0 * share:.1f} %"
+
+
+def _ending(record: RunRecord) -> str:
+    """How the run ended: with all done, or out of time."""
+    finish_s, rejected = record.request_columns["finish_s"], record.request_columns["rejected"]
+    unfinished = int(np.sum(np.isnan(finish_s) & ~rejected.astype(bool)))
+    if unfinished:
+        return f"stopped at {record.end_s:.1f} s with {unfinished:,} unfinished"
+    if np.isnan(finish_s).all():
+        return "every request was rejected"
+    return f"the last request finished at {np.nanmax(finish_s):.1f} s"
+
+
+def _token_range(least: int, most: int) -> str:
+    return f"{least:,} tokens" if least == most else f"{least:,} to {most:,} tokens"
 
 
 def _target(target_s: np.ndarray) -> str:

@@ -9,10 +9,11 @@ import inspect
 import math
 import os
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 
-from pacer_gym.engine import DRIFT_KINDS
+from pacer_gym.engine import DRIFT_KINDS, DriftTable, check_drift_kind, checked_drift
 from pacer_gym.latency.profiles import Profile, load_profile
 from pacer_gym.policy import Policy, load_policy, policy_reference
 from pacer_gym.scoring.loop import Progress, Rollout
@@ -32,7 +33,7 @@ def prepare(
     workload: Workload | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     slo: SLO | None = None,
-    drift: str | None = None,
+    drift: str | DriftTable | None = None,
     horizon_s: float | None = None,
     warmup_s: float = 0.0,
     drain_s: float = 300.0,
@@ -52,7 +53,15 @@ def prepare(
     if (scenario is None) == (workload is None):
         given = "neither" if scenario is None else "both"
         raise ValueError(f"give a scenario with rate_rps, or a workload with a profile; got {given}")
-    _check_numbers(seed, drift, horizon_s, drain_s)
+    for number, value in (
+        ("rate_rps", rate_rps), ("horizon_s", horizon_s), ("warmup_s", warmup_s), ("drain_s", drain_s)
+    ):  # fmt: skip
+        if value is not None:
+            _require(number, value, Real, "a number")
+    _check_numbers(seed, horizon_s, drain_s)
+    if slo is not None:
+        _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
+    drift = None if drift is None else _check_drift(drift)
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     if isinstance(policy, type) or not isinstance(policy, Policy):
@@ -61,9 +70,12 @@ def prepare(
         )
     if isinstance(profile, str | os.PathLike):
         profile = load_profile(profile)
+    if profile is not None:
+        _require("profile", profile, Profile, "a name, a .json file or a Profile")
 
     name = None
     if workload is not None:
+        _require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
         if rate_rps is not None:
             raise ValueError(
                 "rate_rps goes with a scenario; workload.scaled_to(rate_rps) changes a workload's"
@@ -74,6 +86,7 @@ def prepare(
     else:
         assert scenario is not None
         scenario = load_scenario(scenario) if isinstance(scenario, str) else scenario
+        _require("scenario", scenario, Scenario, "a name or a Scenario")
         if rate_rps is None:
             raise ValueError(
                 f"scenario {scenario.name!r} needs rate_rps, how many requests a second to offer"
@@ -89,6 +102,8 @@ def prepare(
         horizon_s = scenario.horizon_s if horizon_s is None else horizon_s
         workload = scenario.workload(rate_rps=rate_rps, seed=spawn_streams(seed), horizon_s=horizon_s)
 
+    if isinstance(drift, str):
+        check_drift_kind(drift, horizon_s)
     if not 0.0 <= warmup_s < horizon_s:
         raise ValueError(f"warmup_s must be at least 0 and below horizon_s={horizon_s}, got {warmup_s}")
     last_s = float(workload.arrival_s[-1])
@@ -122,7 +137,7 @@ def run(
     workload: Workload | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     slo: SLO | None = None,
-    drift: str | None = None,
+    drift: str | DriftTable | None = None,
     horizon_s: float | None = None,
     warmup_s: float = 0.0,
     drain_s: float = 300.0,
@@ -152,8 +167,9 @@ def run(
         The engine; by default the one of the scenario's track.
     slo : SLO, optional
         Latency targets; by default the scenario's, or each request's own.
-    drift : {"none", "step", "ramp", "periodic", "cotenant"}, optional
-        What slows the engine in mid-run; by default the scenario's, or "none".
+    drift : {"none", "step", "ramp", "periodic", "cotenant"} or DriftTable, optional
+        What slows the engine in mid-run, by its kind or as a table of factors; by default the
+        scenario's, or "none".
     horizon_s : float, optional
         Arrivals stop here, in seconds; by default the scenario's, or the first
         whole second after the workload's last arrival.
@@ -198,16 +214,28 @@ def run(
     return rollout.run(steps=steps, progress=progress)
 
 
-def _check_numbers(seed: int, drift: str | None, horizon_s: float | None, drain_s: float) -> None:
+def _require(name: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
+
+
+def _check_numbers(seed: int, horizon_s: float | None, drain_s: float) -> None:
     """Refuse values that no workload could make sense of."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
-    if drift is not None and drift not in DRIFT_KINDS:
-        raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)}, got {drift!r}")
     if horizon_s is not None and not 0.0 < horizon_s < math.inf:
         raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
     if not drain_s >= 0.0:
         raise ValueError(f"drain_s must be at least 0 seconds, got {drain_s}")
+
+
+def _check_drift(drift: str | DriftTable) -> str | DriftTable:
+    """Refuse an unknown kind; take a copy of a table, so that the run keeps what it was given."""
+    if isinstance(drift, DriftTable):
+        return checked_drift(drift)
+    if drift not in DRIFT_KINDS:
+        raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)} or a DriftTable, got {drift!r}")
+    return drift
 
 
 def _complete(workload: Workload, slo: SLO | None, horizon_s: float | None) -> tuple[Workload, float]:

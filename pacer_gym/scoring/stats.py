@@ -133,7 +133,7 @@ class PairedDifference:
     def __str__(self) -> str:
         low, high = self.interval
         return (
-            f"{self.difference:+.3f} ({self.confidence:.0%} interval {low:+.3f} to {high:+.3f}, "
+            f"{self.difference:+.3f} ({100.0 * self.confidence:g} % interval {low:+.3f} to {high:+.3f}, "
             f"{self.num_pairs} common seeds{'' if self.is_clear else ', not clear of 0'})"
         )
 

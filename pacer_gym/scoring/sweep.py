@@ -5,6 +5,7 @@ processes is the cell and its metrics, never a record, and every cell meets a po
 built for it alone, so one core and many give the same results.
 """
 
+import math
 import os
 import pickle
 import sys
@@ -17,7 +18,7 @@ from pacer_gym.latency.profiles import Profile
 from pacer_gym.policy import Policy, load_policy, policy_reference
 from pacer_gym.scoring.backlog import backlog_slope_rps
 from pacer_gym.scoring.metrics import summary
-from pacer_gym.scoring.rollout import run
+from pacer_gym.scoring.rollout import prepare
 from pacer_gym.workloads.scenarios import Scenario
 
 SweepProgress = Callable[[int, int], None]
@@ -47,7 +48,8 @@ class Cell:
     horizon_s : float or None
         End of arrivals, in seconds; the scenario's own unless given.
     warmup_s : float
-        Requests that arrive before this are served but not judged, in seconds.
+        Requests that arrive before this are served but not judged, in seconds; at least
+        0 and below the horizon.
     drain_s : float
         Most time to serve what is left after the horizon, in seconds.
     profile : Profile, str, path or None
@@ -72,13 +74,15 @@ class Cell:
     def __post_init__(self) -> None:
         if self.settings and not isinstance(self.policy, str | os.PathLike):
             raise ValueError(
-                f"settings {dict(self.settings)} go with a policy's reference; a policy that is already built "
-                "has its own"
+                f"settings {dict(self.settings)} go with a policy's reference, not with a policy that is "
+                "already built"
             )
+        if not 0.0 <= self.warmup_s < (math.inf if self.horizon_s is None else self.horizon_s):
+            raise ValueError(f"warmup_s must be at least 0 and below the horizon, got {self.warmup_s}")
 
     def __str__(self) -> str:
-        by_name = isinstance(self.policy, str | os.PathLike)
-        policy = os.fspath(self.policy) if by_name else policy_reference(self.policy)
+        given = self.policy
+        policy = os.fspath(given) if isinstance(given, str | os.PathLike) else policy_reference(given)
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
         scenario = self.scenario if isinstance(self.scenario, str) else self.scenario.name
         return (
@@ -96,7 +100,8 @@ class CellResult:
     cell : Cell
         The run.
     metrics : mapping of str to object
-        All that `summary` computes, and `backlog_slope_rps`.
+        All that `summary` computes, and `backlog_slope_rps`.  Where no request arrived
+        after the warm-up, `requests` is 0, and attainment and slope are nan.
     """
 
     cell: Cell
@@ -199,7 +204,7 @@ class _Parcel:
 
 def _pack(cells: Sequence[Cell]) -> list[_Parcel]:
     """Make cells ready to travel; a policy that cannot be built is found out here."""
-    from joblib.externals import cloudpickle  # pickles classes of scripts and notebooks too
+    import joblib
 
     known: dict[object, tuple[type, bytes | None]] = {}
     parcels = []
@@ -211,7 +216,9 @@ def _pack(cells: Sequence[Cell]) -> list[_Parcel]:
         else:
             key = id(cell.policy)
             if key not in known:
-                known[key] = type(cell.policy), cloudpickle.dumps(cell.policy)
+                # Wrapped, so that classes of scripts and notebooks are pickled too.
+                wrapped = joblib.wrap_non_picklable_objects(cell.policy, keep_wrapper=False)
+                known[key] = type(cell.policy), pickle.dumps(wrapped)
         cls, built = known[key]
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         where = f"{file or cls.__module__}:{cls.__qualname__}"
@@ -225,16 +232,19 @@ def _run_parcel(parcel: _Parcel) -> dict[str, object]:
     """Run one cell, in whatever process this is."""
     cell = parcel.cell
     try:
-        record = run(
+        rollout = prepare(
             parcel.policy(),
             cell.scenario,
             rate_rps=cell.rate_rps,
             seed=cell.seed,
             profile=cell.profile,
             horizon_s=cell.horizon_s,
-            warmup_s=cell.warmup_s,
             drain_s=cell.drain_s,
         )
+        # A burst may be over before the warm-up is: nothing to judge is not a failure.
+        if rollout.workload.arrival_s[-1] < cell.warmup_s:
+            return {"requests": 0, "attainment": math.nan, "backlog_slope_rps": math.nan}
+        record = replace(rollout, window_s=(cell.warmup_s, rollout.horizon_s)).run()
     # A stranger's policy may raise anything, even of a class that only this process knows, which
     # could not be sent back.  Its name and message can; the traceback stays chained.
     except (Exception, SystemExit) as error:

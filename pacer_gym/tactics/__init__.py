@@ -11,13 +11,14 @@ from pacer_gym.tactics.ordering import (
     shortest_remaining,
 )
 from pacer_gym.tactics.prefill_time import PrefillPace, prefill_times_s
-from pacer_gym.tactics.step_forecast import StepForecast
+from pacer_gym.tactics.step_forecast import StepForecast, check_margin
 
 __all__ = [
     "CLOCKS",
     "PrefillPace",
     "StepForecast",
     "check_clock",
+    "check_margin",
     "check_token_counts",
     "earliest_deadline",
     "least_laxity",

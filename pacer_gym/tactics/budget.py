@@ -42,6 +42,8 @@ def check_token_counts(**counts: int) -> None:
     """
     for name, value in counts.items():
         try:
+            if isinstance(value, bool):  # an index to Python, yet as a count only a mistake
+                raise TypeError
             tokens = operator.index(value)
         except TypeError:
             raise TypeError(f"{name} must be a whole number of tokens, got {value!r}") from None

@@ -13,6 +13,9 @@ from pacer_gym.tactics.chunk_search import NOTHING_FITS, largest_chunk
 from pacer_gym.tactics.kernels import prefill_pace_s, write_due, write_moore_hodgson
 from pacer_gym.tactics.prompt_sums import END_TOKENS, StepPlan, write_prompt_sums
 
+# Prompt tokens of a step that misses its target anyway, in KV blocks: enough to keep prompts moving.
+_LEAST_BLOCKS = 4
+
 
 class Packer:
     """Turns a view, a fit and a bound into a decision.
@@ -21,10 +24,10 @@ class Packer:
     ----------
     spec : EngineSpec
         The engine, as a policy is told about it.
-    bank_slack : bool, default=False
-        Let a step last as long as every decode's mean time per token allows, which
-        spends what earlier, shorter steps have saved.  By default every step by itself
-        keeps within the tightest TPOT target.
+    bank_slack : float, default=0.0
+        Share, from 0 to 1, of the time that earlier, shorter steps have saved every decode
+        against its mean TPOT, which one step may spend.  With none, every step by itself keeps
+        within the tightest TPOT target; with all of it (1), a single step may.
 
     Notes
     -----
@@ -33,7 +36,8 @@ class Packer:
     would cost first tokens as well; so the chunk is then the largest that fits at the
     *typical* ratio.  After a stall that is what an engine back to normal can do.  Where the decodes
     alone are too slow even at the typical ratio, the engine is overloaded: no prompt joins,
-    until enough decodes have finished.
+    until enough decodes have finished.  And where a single decode would be too slow, no
+    waiting helps: the chunk is what an engine as predicted would take.
 
     With nothing decoding there is no TPOT to protect, yet one huge step would make every
     prompt in it as late as the last.  Then the first prompt in order is served whole, so that it
@@ -41,8 +45,10 @@ class Packer:
     within the usual TPOT target.
     """
 
-    def __init__(self, spec: EngineSpec, *, bank_slack: bool = False) -> None:
-        self._bank_slack = bank_slack
+    def __init__(self, spec: EngineSpec, *, bank_slack: float = 0.0) -> None:
+        if not 0.0 <= bank_slack <= 1.0:
+            raise ValueError(f"bank_slack must be a share from 0 to 1, got {bank_slack}")
+        self._bank_slack = float(bank_slack)
         self._tpot_slo_s = spec.slo.tpot_s
         self._model = (spec.model.attention_flop_per_pair, spec.model.kv_bytes_per_token, spec.batch_buckets)
         self._block_tokens = spec.limits.block_tokens
@@ -103,6 +109,7 @@ class Packer:
             typical_ratio,
             prefill_room(view, self._max_batched_tokens),
             self._chunk_tokens,
+            _LEAST_BLOCKS * self._block_tokens,
             self._tpot_slo_s,
             self._bank_slack,
         )
@@ -138,13 +145,15 @@ def pack_step(
     typical_ratio: float,
     most_tokens: int,
     chunk_tokens: int,
+    least_tokens: int,
     idle_tpot_slo_s: float,
-    bank_slack: bool,
+    bank_slack: float,
 ) -> tuple[int, int]:
     """Write the order of the prompts; return the budget, and what of it the prompts can use.
 
     `Packer` says what the arguments are; `chunk_tokens` is the chunk that prompts are
-    reckoned to be served in, `most_tokens` the largest budget.
+    reckoned to be served in, `most_tokens` the largest budget, and `least_tokens` the one for an
+    engine too slow for any target.
     """
     decodes = decode_context_tokens.shape[0]
     kv_tokens = decodes
@@ -193,13 +202,34 @@ def pack_step(
     limit_s = _limit_s(
         now_s, decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, idle_tpot_slo_s, bank_slack
     )
-    tokens = largest_chunk(plan, most, ratio, limit_s)
+    # A bound of 0, which every step exceeds, promises as little as an infinite one.
+    tokens = largest_chunk(plan, most, ratio, limit_s) if ratio > 0.0 else NOTHING_FITS
     if tokens == NOTHING_FITS:
         tokens = largest_chunk(plan, most, typical_ratio, limit_s)
+    if tokens == NOTHING_FITS and not _lone_decode_fits(plan, typical_ratio, limit_s):
+        tokens = max(largest_chunk(plan, most, 1.0, limit_s), min(most, least_tokens))
     if decodes == 0 and num_prompts > 0:
         tokens = max(tokens, min(sums[END_TOKENS, 1], most))
     tokens = max(tokens, 0)
     return tokens, min(tokens, left)
+
+
+@njit(cache=True)
+def _lone_decode_fits(plan: StepPlan, ratio: float, limit_s: float) -> bool:
+    """Whether a step with one decode, of the present mean context, keeps within the limit."""
+    if plan.decodes == 0:
+        return True
+    lone = StepPlan(
+        plan.sums,
+        0,
+        1,
+        plan.decode_kv_tokens // plan.decodes,
+        plan.coefficients,
+        plan.flop_per_pair,
+        plan.kv_bytes_per_token,
+        plan.batch_buckets,
+    )
+    return largest_chunk(lone, 0, ratio, limit_s) != NOTHING_FITS
 
 
 @njit(cache=True)
@@ -209,18 +239,15 @@ def _limit_s(
     first_token_s: np.ndarray,
     tpot_slo_s: np.ndarray,
     idle_tpot_slo_s: float,
-    bank_slack: bool,
+    bank_slack: float,
 ) -> float:
     """Longest step that the running decodes allow."""
     if tpot_slo_s.shape[0] == 0:
         return idle_tpot_slo_s
     limit_s = np.inf
     for k in range(tpot_slo_s.shape[0]):
-        allowed_s = tpot_slo_s[k]
-        if bank_slack:
-            # The request's mean is on target if token `output_tokens` after the first comes by then.
-            # What is already behind gets no less than a step of its own target.
-            banked_s = first_token_s[k] + output_tokens[k] * tpot_slo_s[k] - now_s
-            allowed_s = max(allowed_s, banked_s)
-        limit_s = min(limit_s, allowed_s)
+        # With `output_tokens` out, the next is number `output_tokens` after the first.  What it would be
+        # early by after a step of just the target is banked; a decode that is behind has nothing banked.
+        banked_s = first_token_s[k] + (output_tokens[k] - 1) * tpot_slo_s[k] - now_s
+        limit_s = min(limit_s, tpot_slo_s[k] + bank_slack * max(banked_s, 0.0))
     return limit_s

@@ -157,7 +157,8 @@ def _wanted(path: str | Path, header: list[str]) -> list[str]:
     required = tuple(AZURE_NAMES) if azure else REQUIRED
     if missing := [name for name in required if name not in header]:
         raise WorkloadError(
-            f"{path} lacks the column {' and '.join(missing)}: its header is {_shorten(','.join(header))!r}, "
+            f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
+            f"its header is {_shorten(','.join(header))!r}, "
             f"and must hold {','.join(REQUIRED)} or {','.join(AZURE_NAMES)}"
         )
     names = [name for name in (*required, *TARGETS) if name in header]
@@ -198,7 +199,9 @@ def _seconds(texts: list[str]) -> np.ndarray:
 
     stamps = [text if TIMESTAMP.fullmatch(text) else None for text in map(str.strip, texts)]
     times = pd.to_datetime(pd.Series(stamps, dtype=object), format="ISO8601", utc=True, errors="coerce")
-    return (times - times.iloc[0]).dt.total_seconds().to_numpy(np.float64)
+    elapsed = (times - times.iloc[0]).to_numpy("timedelta64[ns]")
+    # One division of whole nanoseconds: the bits do not depend on how pandas turns them into seconds.
+    return np.where(np.isnat(elapsed), np.nan, elapsed.astype(np.int64) / 1e9)
 
 
 def _shorten(text: str, width: int = 120) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pacer_gym.errors import TraceNotFound, WorkloadError
+from pacer_gym.errors import TraceNotFound, WorkloadError, did_you_mean
 from pacer_gym.workloads.arrivals import mmpp_arrivals, poisson_arrivals
 from pacer_gym.workloads.lengths import chat_lengths, divide_tokens
 from pacer_gym.workloads.slo import SLO
@@ -56,6 +56,24 @@ class Track:
 # Outputs keep more of their length than prompts: divided by 8, every fifth code completion would be
 # a single token, which has no time per token to miss.
 TRACKS = {"cpu": Track(name="cpu", profile_name="cpu-smollm2-135m", prompt_divisor=8, output_divisor=2)}
+
+
+# Rates to start with: about what a good policy still carries on the track's machine.  They belong to
+# no scenario, since a variant of one would inherit a rate that is not its own.
+TYPICAL_RPS = {
+    "cpu": {
+        "poisson-tight": 2.0,
+        "poisson-standard": 2.5,
+        "poisson-relaxed": 3.5,
+        "bursty": 2.0,
+        "azure-chat": 2.5,
+        "azure-code": 0.7,
+        "drift-step": 1.8,
+        "drift-ramp": 1.8,
+        "drift-cotenant": 1.8,
+        "tiers": 2.0,
+    }
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,7 +270,8 @@ def load_scenario(name: str, track: str = "cpu") -> Scenario:
     'step'
     """
     if name not in SCENARIOS:
-        raise WorkloadError(f"no scenario {name!r} in suite {SUITE}; there are {', '.join(SCENARIOS)}")
+        hint = did_you_mean(name, SCENARIOS)
+        raise WorkloadError(f"no scenario {name!r} in suite {SUITE}{hint}; there are {', '.join(SCENARIOS)}")
     if track not in TRACKS:
         raise WorkloadError(f"no track {track!r}; there are {', '.join(TRACKS)}")
     return replace(SCENARIOS[name], track=TRACKS[track])

@@ -1,6 +1,7 @@
 """Service-level objectives: the two latencies a request is promised."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,5 @@ class SLO:
     def __post_init__(self) -> None:
         for name in ("ttft_s", "tpot_s"):
             value = getattr(self, name)
-            if not value > 0.0:  # also refuses nan
-                raise ValueError(f"{name} must be a positive number of seconds, got {value}")
+            if not (isinstance(value, Real) and float(value) > 0.0):  # also refuses nan
+                raise ValueError(f"{name} must be a positive number of seconds, got {value!r}")

@@ -117,6 +117,15 @@ def test_a_horizon_that_is_no_length_is_refused(horizon_s):
 
 
 @pytest.mark.parametrize("kind", DRIFT_KINDS)
+def test_only_a_drift_that_keeps_on_changing_has_a_longest_run(kind):
+    if kind in ("periodic", "cotenant"):
+        with pytest.raises(ValueError, match="lasts 1,000,000 s at most, got horizon_s=1000000000"):
+            table(kind, 1e9)
+    else:
+        assert table(kind, 1e9).time_s.size <= 5
+
+
+@pytest.mark.parametrize("kind", DRIFT_KINDS)
 def test_the_engine_runs_each_step_at_the_factor_of_its_start(kind):
     drift = table(kind, 60.0, seed=3)
     starts_s, factors = step_factors(drift, step_s=0.1, num_steps=900)

@@ -342,10 +342,21 @@ def test_a_wrong_argument_names_the_rule(kwargs, message):
     [
         ("budget", 16),
         ("budget", -1),
+        ("budget", 3.7),
+        ("budget", "3"),
+        ("budget", None),
+        ("budget", [3, 4]),
         ("budget+order", [16, 0]),
         ("budget+order", [0]),
+        ("budget+order", [1.5, 2.2]),
+        ("budget+order", ["1", "2"]),
+        ("budget+order", [[1], [2, 3]]),
+        ("budget+order", [2**70, 0]),
+        ("budget+order", None),
         ("continuous", [2.0]),
         ("continuous", [np.nan]),
+        ("continuous", ["0.5"]),
+        ("continuous", 0.5),
     ],
 )
 def test_an_action_outside_the_space_is_refused(action, bad):
@@ -353,6 +364,36 @@ def test_an_action_outside_the_space_is_refused(action, bad):
     env.reset(seed=0)
     with pytest.raises(ValueError, match="action must be in"):
         env.step(bad)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"scenario": 3},
+        {"profile": 3},
+        {"workload": "trace.csv"},
+        {"slo": (2.0, 0.1)},
+        {"horizon_s": "long"},
+    ],
+)
+def test_an_argument_of_another_type_is_named(kwargs):
+    with pytest.raises(TypeError, match=f"{next(iter(kwargs))} must be"):
+        pg.envs.PacerServeEnv(**kwargs)
+
+
+def test_what_needs_an_episode_says_so():
+    env = pg.envs.PacerServeEnv()
+    for ask in (env.view, env.action_masks):
+        with pytest.raises(RuntimeError, match="call reset"):
+            ask()
+
+
+def test_targets_that_are_always_met_keep_observations_finite():
+    env = make(slo=pg.SLO(float("inf"), float("inf")))
+    observation, _ = env.reset(seed=0)
+    for _ in range(100):
+        assert env.observation_space.contains(observation)
+        observation, *_ = env.step(7)
 
 
 def test_stepping_needs_a_running_episode():

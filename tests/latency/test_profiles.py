@@ -102,6 +102,11 @@ def test_an_unknown_profile_is_refused_with_those_that_exist(tmp_path):
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe")
     with pytest.raises(ProfileError, match="is not a text file"):
         load_profile(tmp_path / "binary.json")
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(ProfileError, match=r"cannot read profile .*folder\.json': Is a directory"):
+        load_profile(tmp_path / "folder.json")
+    with pytest.raises(ProfileError, match=r"cannot read profile .*null byte"):
+        load_profile("null\0byte.json")
 
 
 def put(*path_and_value):

@@ -1,6 +1,7 @@
 """A run is written whole or not at all, and reads back as the same run."""
 
 import json
+import os
 import re
 
 import pytest
@@ -71,8 +72,34 @@ def test_a_folder_in_use_is_kept_unless_a_run_wrote_it_and_force_is_given(record
 def test_an_empty_folder_may_be_replaced_by_force_alone(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileExistsError):
-        check_destination(tmp_path / "empty")
-    check_destination(tmp_path / "empty", force=True)
+        check_destination(tmp_path / "empty", folder=True)
+    check_destination(tmp_path / "empty", folder=True, force=True)
+
+
+def test_a_path_through_the_folder_that_is_replaced_loses_nothing(record, tmp_path):
+    folder = write_record(record, tmp_path / "run", table_format="csv")
+    write_record(record, folder / ".." / "run", table_format="csv", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert read_record(folder) == record
+
+
+def test_a_path_that_cannot_be_made_is_refused_before_anything_is(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="file is a file"):
+        check_destination(tmp_path / "file" / "a" / "b", folder=True)
+    with pytest.raises(FileExistsError, match="is a file; name a folder"):
+        check_destination(tmp_path / "file", folder=True, force=True)
+    with pytest.raises(FileExistsError, match="is a folder; name a file"):
+        check_destination(tmp_path, folder=False, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match="may not be written to"):
+        check_destination(tmp_path / "run", folder=True)
+    tmp_path.chmod(0o700)
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])

@@ -7,6 +7,8 @@ pytest.importorskip("matplotlib")
 
 from pacer_gym.scoring.figures import check_figure_path, draw_run, save_figure
 from pacer_gym.scoring.rollout import run
+from pacer_gym.workloads.slo import SLO
+from pacer_gym.workloads.workload import Workload
 from tests.scoring.records import make_record
 
 
@@ -38,6 +40,30 @@ def test_the_spell_of_drift_is_shaded(record):
     assert (shade.get_x(), shade.get_x() + shade.get_width()) == pytest.approx((30.0, 60.0))
     calm = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=30.0, steps=True)
     assert not draw_run(calm).axes[0].patches
+
+
+def test_a_run_of_a_few_requests_gets_whole_lines_and_a_label_to_read():
+    workload = Workload(
+        arrival_s=np.array([0.0, 0.5, 2.0]),
+        prompt_tokens=np.array([100, 30, 60]),
+        output_tokens=np.array([20, 10, 8]),
+    )
+    short = run("fixed_budget", workload=workload, profile="cpu-smollm2-135m", slo=SLO(2.0, 0.1), steps=True)
+    panels = draw_run(short).axes
+    assert panels[3].get_ylabel() == "attainment (%),\n1.5 s of arrivals"
+    for panel in panels:
+        for line in panel.lines:
+            assert np.isfinite(line.get_ydata()).all()
+            assert len(line.get_xdata()) > 1 or line.get_marker() == "o"
+    tenth = run("fixed_budget", "poisson-standard", rate_rps=100.0, horizon_s=2.0, steps=True)
+    assert draw_run(tenth).axes[3].get_ylabel() == "attainment (%),\n0.067 s of arrivals"
+
+
+def test_the_percentile_of_steps_ends_with_the_arrivals_and_the_queue_does_not(record):
+    assert record.end_s > record.horizon_s
+    steps_panel, queue_panel = draw_run(record).axes[:2]
+    assert steps_panel.lines[1].get_xdata()[-1] < record.horizon_s
+    assert queue_panel.lines[0].get_xdata()[-1] > record.horizon_s - record.end_s / 120
 
 
 def test_drawing_twice_gives_the_same_file(record, tmp_path):

@@ -237,6 +237,24 @@ def test_arguments_that_do_not_fit_together_are_refused_with_the_way_out(argumen
         prepare("fixed_budget", **arguments)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"scenario": 3, "rate_rps": 1.0},
+        {"scenario": "bursty", "rate_rps": "2"},
+        {"scenario": "bursty", "rate_rps": 1.0, "horizon_s": "long"},
+        {"scenario": "bursty", "rate_rps": 1.0, "slo": (2.0, 0.1)},
+        {"scenario": "bursty", "rate_rps": 1.0, "profile": 3},
+        {"workload": "trace.csv", "profile": PROFILE, "slo": TARGETS},
+        {"workload": THREE, "profile": PROFILE, "warmup_s": "1"},
+        {"workload": THREE, "profile": PROFILE, "drain_s": "1"},
+    ],
+)
+def test_an_argument_of_another_type_is_named(arguments):
+    with pytest.raises(TypeError, match=r"(scenario|rate_rps|[a-z]+_s|slo|profile|workload) must be"):
+        prepare("fixed_budget", **arguments)
+
+
 @pytest.mark.parametrize("policy", [WholePrompt, object(), None, 128])
 def test_what_is_no_policy_is_refused(policy):
     with pytest.raises(TypeError, match="a policy is a name, a file or an object with"):

@@ -17,6 +17,6 @@ def test_counts_of_tokens_are_whole_and_positive():
     check_token_counts(budget_tokens=1, increase_tokens=np.int64(16))
     with pytest.raises(ValueError, match="increase_tokens must be at least 1, got -3"):
         check_token_counts(budget_tokens=1, increase_tokens=-3)
-    for value in (12.0, "12", None):
+    for value in (12.0, "12", None, True):
         with pytest.raises(TypeError, match="budget_tokens must be a whole number of tokens, got"):
             check_token_counts(budget_tokens=value)

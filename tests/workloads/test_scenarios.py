@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pacer_gym.errors import PacerError, TraceNotFound, WorkloadError
 from pacer_gym.workloads import Scenario, Track, load_scenario, scenario_names, spawn_streams
 from pacer_gym.workloads.lengths import chat_lengths
-from pacer_gym.workloads.scenarios import RELAXED, STANDARD, SUITE, TIGHT, TRACKS
+from pacer_gym.workloads.scenarios import RELAXED, STANDARD, SUITE, TIGHT, TRACKS, TYPICAL_RPS
 from pacer_gym.workloads.traces import load_trace
 
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "ttft_slo_s", "tpot_slo_s")
@@ -56,6 +56,13 @@ def test_the_cpu_track_divides_prompts_by_8_and_outputs_by_2():
     )
 
 
+def test_every_track_has_a_rate_to_start_with_for_every_scenario():
+    assert TYPICAL_RPS.keys() == TRACKS.keys()
+    for rates_rps in TYPICAL_RPS.values():
+        assert tuple(rates_rps) == scenario_names()
+        assert all(0.0 < rate_rps < math.inf for rate_rps in rates_rps.values())
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -70,7 +77,7 @@ def test_the_frozen_suite_still_draws_the_requests_it_was_published_with(name, e
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("azure-chat", "bdfc440f729f5643"), ("azure-code", "29ac363eb58f9dd4")]
+    ("name", "expected"), [("azure-chat", "c6967cce77295908"), ("azure-code", "a91c504ff9b7be61")]
 )
 @pytest.mark.usefixtures("data_folder")
 def test_the_frozen_suite_still_draws_the_windows_it_was_published_with(name, expected):
@@ -177,9 +184,11 @@ def test_a_window_without_requests_is_an_error_with_a_way_out():
 
 def test_unknown_names_list_what_exists():
     with pytest.raises(
-        PacerError, match=r"no scenario 'poison' in suite v1; there are poisson-tight, .*, tiers"
+        PacerError, match=r"no scenario 'poison' in suite v1 \(did .*; there are poisson-tight, .*, tiers"
     ):
         load_scenario("poison")
+    with pytest.raises(PacerError, match=r"no scenario 'brusty' in suite v1 \(did you mean 'bursty'\?\);"):
+        load_scenario("brusty")
     with pytest.raises(PacerError, match="no track 'tpu'; there are cpu"):
         load_scenario("bursty", track="tpu")
 

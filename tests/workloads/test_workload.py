@@ -200,8 +200,8 @@ def test_targets_are_read_where_there_are_any(tmp_path):
         (b"PK\x03\x04\x14\x00\x00", "not a CSV table: it holds bytes"),
         ((OURS + "0,1,1\n").encode("utf-16"), "not a CSV table: it holds bytes"),
         (bytes(range(1, 128)), "trace.csv"),
-        ("a,b,c\n1,2,3\n", "lacks the column arrival_s and prompt_tokens and output_tokens: .*'a,b,c'"),
-        ("0.0,10,2\n0.5,20,3\n", "lacks the column arrival_s and"),
+        ("a,b,c\n1,2,3\n", "lacks the columns arrival_s, prompt_tokens, output_tokens: .*'a,b,c'"),
+        ("0.0,10,2\n0.5,20,3\n", "lacks the columns arrival_s, "),
         ("arrival_s;prompt_tokens;output_tokens\n0;1;1\n", "lacks the column"),
         (
             "arrival_s,prompt_tokens\n0,1\n",
