@@ -15,6 +15,7 @@ import numpy as np
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.latency.conformal import AdaptiveConformal, DtACI, FrozenBound, QuantileTracker
 from pacer_gym.latency.online_fit import OnlineFit
+from pacer_gym.tactics.budget import prefill_room
 from pacer_gym.tactics.packing import Packer
 
 BOUNDS = {"aci": AdaptiveConformal, "quantile": QuantileTracker, "dtaci": DtACI, "offline": FrozenBound}
@@ -69,7 +70,8 @@ class Pacer:
             return StepDecision(0)
         if self._fit.coefficients is None:
             # Chunks of several sizes tell the cost of a token from the cost of a step.
-            return StepDecision(self._block_tokens << (self._steps % 4))
+            chunk_tokens = self._block_tokens << (self._steps % 4)
+            return StepDecision(prefill_room(view, view.decode_ids.size + chunk_tokens))
         return self._packer.pack(view, self._fit.coefficients, self.ratio_bound.ratio, self._typical)
 
     def observe(self, outcome: StepOutcome) -> None:

@@ -82,12 +82,13 @@ class SlosServe:
             budget = np.cumsum(np.maximum(gaps_s, 0.0) / tpot_s * step_tokens)
             return tokens[chosen].cumsum() <= budget
 
-        promised = np.isin(view.prompt_ids, self._promised_ids)
+        # One preempted after its first token may have no deadline any more, and needs no promise.
+        promised = np.isin(view.prompt_ids, self._promised_ids) & (due_s < np.inf)
         while not (fits := fit(promised)).all():
             promised[by_deadline[promised[by_deadline]][np.argmin(fits)]] = False
         is_new = ~np.isin(view.prompt_ids, self._judged_ids)
         for index in by_deadline[is_new[by_deadline]]:
-            if view.now_s < due_s[index] < np.inf:  # no promise is needed without a deadline
+            if view.now_s < due_s[index] < np.inf:
                 promised[index] = True
                 promised[index] = fit(promised).all()
         self._judged_ids, self._promised_ids = view.prompt_ids, view.prompt_ids[promised]

@@ -65,7 +65,8 @@ def main(argv: list[str] | None = None) -> int:
 Difference in attainment from Pacer as it is, in points, with 95 % bootstrap intervals of the paired
 difference; an asterisk marks those clear of 0. Seeds from {SEEDS["bursty"][0]} on,
 {len(SEEDS["bursty"])} of them ({len(SEEDS["azure-code"])} for azure-code), {HORIZON_S - WARMUP_S:.0f} s
-after {WARMUP_S:.0f} s of warm-up, at about Pacer's capacity. The ideas were found on seeds from 1000 on.
+after {WARMUP_S:.0f} s of warm-up, at rates where Pacer is near 90 %. The ideas were found on seeds from
+1000 on.
 
 {markdown_table(["idea", *RATES_RPS], rows)}
 

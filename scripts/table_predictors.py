@@ -19,7 +19,7 @@ import numpy as np
 
 from pacer_gym.errors import PacerError
 from pacer_gym.latency.features import ModelShape, StepTable, read_steps_csv, step_features
-from pacer_gym.latency.fitting import mean_abs_percent_error
+from pacer_gym.latency.fitting import MIN_ROWS, mean_abs_percent_error
 from pacer_gym.latency.predictor import PhysicsLinear, Predictor, Roofline
 from pacer_gym.latency.trees import BoostedTrees, LinearPlusTrees
 from pacer_gym.provenance import collect_provenance
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         model = ModelShape.from_config(args.config)
         table = read_steps_csv(args.steps).select(slice(args.warmup, None))
         result = compare(table.select(~table.cotenant), model, args)
-    except (PacerError, ValueError) as error:
+    except (ImportError, PacerError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     command = [sys.argv[0], *(sys.argv[1:] if argv is None else argv)]
@@ -73,6 +73,8 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
         "--border", type=int, default=512, help="extrapolate from steps of at most so many tokens"
     )
     args = parser.parse_args(argv)
+    if args.warmup < 0:
+        parser.error(f"--warmup must be at least 0 steps, got {args.warmup}")
     if args.repeats < 2:
         parser.error(f"--repeats must be at least 2 for an interval, got {args.repeats}")
     if args.steps is None:
@@ -96,8 +98,15 @@ def compare(steps: StepTable, model: ModelShape, args: argparse.Namespace) -> di
     features, step_s = step_features(steps, model), steps.step_s
     small = np.flatnonzero(steps.gemm_tokens <= args.border)
     large = np.flatnonzero(steps.gemm_tokens > args.border)
-    if large.size < 30:
+    if len(steps) < 2 * MIN_ROWS:
+        raise ValueError(
+            f"only {len(steps)} steps are left without the first {args.warmup} and those beside another "
+            "process; measure more, or lower --warmup"
+        )
+    if large.size < MIN_ROWS:
         raise ValueError(f"only {large.size} steps have more than {args.border} tokens; lower --border")
+    if small.size < MIN_ROWS:
+        raise ValueError(f"only {small.size} steps have at most {args.border} tokens; raise --border")
     rng = np.random.default_rng(args.seed)
     measures = ("random", "extrapolating", "extrapolating_bias")
     errors: dict[str, dict[str, list[float]]] = {name: {key: [] for key in measures} for name in predictors}

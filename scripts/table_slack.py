@@ -23,7 +23,8 @@ SCENARIOS = (
     "azure-chat",
     "azure-code",
 )
-SEEDS = range(2000, 2008)
+# A window of the code trace may be calm or hold its largest burst: more of them are needed.
+SEEDS = {s: range(2000, 2024) if s == "azure-code" else range(2000, 2006) for s in SCENARIOS}
 HORIZON_S, WARMUP_S = 660.0, 60.0
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -40,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     rows, data = [], {}
     for s in SCENARIOS:
-        none = pg.find_capacity("pacer", s, seeds=SEEDS, strict_target=None, n_jobs=args.jobs)
+        none = pg.find_capacity("pacer", s, seeds=SEEDS[s], strict_target=None, n_jobs=args.jobs)
         # Both others on the same requests, at the rate that Pacer without banking carries.
         runs = {v: at_rate(s, settings, none.capacity_rps, args.jobs) for v, settings in VARIANTS.items()}
         for v, settings in VARIANTS.items():
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
                     "pacer",
                     s,
                     settings=settings,
-                    seeds=SEEDS,
+                    seeds=SEEDS[s],
                     strict_target=None,
                     range_rps=(0.6 * none.capacity_rps, 1.5 * none.capacity_rps),
                     n_jobs=args.jobs,
@@ -73,14 +74,22 @@ def main(argv: list[str] | None = None) -> int:
     ]
     page = f"""# Banking TPOT slack
 
-TPOT is a request's mean, so time saved on short steps could be spent on larger chunks. Pacer keeps every
-step within the tightest TPOT target (*none*); with `bank_slack` a step may spend a fifth, or all, of what
-every decode is ahead of its mean. Capacity at 90 % with 95 % bootstrap intervals, seeds {SEEDS[0]} to
-{SEEDS[-1]}, {HORIZON_S - WARMUP_S:.0f} s after {WARMUP_S:.0f} s of warm-up. The study found no gain.
+TPOT is a request's mean, so time saved on short steps could be spent on larger chunks. Pacer keeps the
+bound on every step within the tightest TPOT target (*none*); with `bank_slack` a step may spend a fifth, or
+all, of what every decode is ahead of its mean. Capacity at 90 % with 95 % bootstrap intervals, seeds from
+{SEEDS["bursty"][0]} on, {len(SEEDS["bursty"])} of them ({len(SEEDS["azure-code"])} for azure-code),
+{HORIZON_S - WARMUP_S:.0f} s after {WARMUP_S:.0f} s of warm-up. The study found no gain. Where the curve is
+flat, as on azure-code, capacity is rough, and the paired difference in attainment is the surer figure; an
+asterisk marks those clear of 0.
 
 {markdown_table(header, rows)}
 """
-    write_result("slack", page, {**data, "seeds": list(SEEDS)}, packages=("numpy", "scipy", "numba"))
+    write_result(
+        "slack",
+        page,
+        {**data, "seeds": {s: list(seeds) for s, seeds in SEEDS.items()}},
+        packages=("numpy", "scipy", "numba"),
+    )
     return 0
 
 
@@ -96,7 +105,7 @@ def at_rate(scenario: str, settings: dict[str, Any], rate_rps: float, jobs: int)
             horizon_s=HORIZON_S,
             warmup_s=WARMUP_S,
         )
-        for seed in SEEDS
+        for seed in SEEDS[scenario]
     ]
     return run_cells(cells, n_jobs=jobs)
 

@@ -405,7 +405,7 @@ def test_a_bar_appears_on_a_terminal_once_a_run_takes_its_time(monkeypatch, caps
     monkeypatch.setattr(sys, "stderr", quick)
     assert main(RUN) == 0
     monkeypatch.setattr(sys, "stderr", patient)
-    monkeypatch.setattr("pacer_gym.cli.run.BAR_AFTER_S", 0.0)
+    monkeypatch.setattr("pacer_gym.cli.common.BAR_AFTER_S", 0.0)
     assert main([*RUN, "--duration", "600", "--json"]) == 0
     assert "serving" not in quick.getvalue()
     assert "serving" in patient.getvalue()

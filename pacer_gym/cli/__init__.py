@@ -13,7 +13,9 @@ from typing import Annotated
 import typer
 
 from pacer_gym import __version__
+from pacer_gym.cli.capacity import find_policy_capacity
 from pacer_gym.cli.common import UserMistake, one_line
+from pacer_gym.cli.compare import compare
 from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
 from pacer_gym.cli.run import run_policy
 from pacer_gym.errors import PacerError
@@ -28,6 +30,13 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 1.5 --plot run.png")(
     run_policy
 )
+app.command("capacity", epilog="Example: pacer-gym capacity srpf --scenario bursty --quick")(
+    find_policy_capacity
+)
+app.command(
+    "compare",
+    epilog="Example: pacer-gym compare pacer qoserve --trace my.csv --slo 2:0.1 --quick --plot compare.png",
+)(compare)
 app.command("policies", epilog="Example: pacer-gym policies --json")(list_policies)
 app.command("scenarios", epilog="Example: pacer-gym scenarios")(list_scenarios)
 app.command("profiles", epilog="Example: pacer-gym profiles")(list_profiles)

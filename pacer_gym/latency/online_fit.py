@@ -46,6 +46,10 @@ class OnlineFit:
         if window < self.MIN_STEPS:
             raise ValueError(f"window must be at least {self.MIN_STEPS} steps, got {window}")
         self.coefficients = None if coefficients is None else np.array(coefficients, np.float64)
+        if self.coefficients is not None and not (
+            self.coefficients.shape == (7,) and np.isfinite(self.coefficients).all()
+        ):
+            raise ValueError(f"coefficients must be seven finite numbers, got {coefficients!r}")
         self._features = np.zeros((window, 7))
         self._step_s = np.ones(window)
         self._seen = 0
@@ -53,7 +57,15 @@ class OnlineFit:
         self._next_fit = self.MIN_STEPS if coefficients is None else window // 4
 
     def learn(self, features: np.ndarray, step_s: float) -> None:
-        """Take in one step: (7,) features and how long it lasted, in seconds."""
+        """Take in one step: (7,) features and how long it lasted, in seconds.
+
+        Raises
+        ------
+        ValueError
+            If the time is no positive number; the step is then not taken in.
+        """
+        if not 0.0 < step_s < np.inf:  # refuses nan as well
+            raise ValueError(f"step_s must be a positive number of seconds, got {step_s}")
         row = self._seen % self._step_s.size
         self._features[row] = features
         self._step_s[row] = step_s

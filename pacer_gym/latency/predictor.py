@@ -19,9 +19,10 @@ from pacer_gym.latency.features import ModelShape
 from pacer_gym.latency.fitting import check_features, check_training_data, relative_nnls
 from pacer_gym.latency.schema import (
     name_coefficients,
+    number_list,
     order_coefficients,
     read_object,
-    require_object,
+    require_kind,
     whole_numbers,
     write_object,
 )
@@ -107,9 +108,13 @@ class PhysicsLinear:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PhysicsLinear":
         """Rebuild what `to_dict` described."""
-        require_object(data, "physics_linear", ("kind", "balanced", "coefficients"))
-        predictor = cls(balanced=bool(data["balanced"]))
+        require_kind(data, "physics_linear", ("balanced", "coefficients"))
+        if not isinstance(data["balanced"], bool):
+            raise ProfileError(f"balanced must be true or false, got {data['balanced']!r}")
+        predictor = cls(balanced=data["balanced"])
         predictor.coef_ = order_coefficients(data["coefficients"], "physics_linear")
+        if (predictor.coef_ < 0.0).any():
+            raise ProfileError(f"coefficients must not be negative, got {predictor.coef_.min()}")
         return predictor
 
 
@@ -206,10 +211,13 @@ class Roofline:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Roofline":
         """Rebuild what `to_dict` described."""
-        require_object(data, "roofline", ("kind", "model", "seconds_per_flop", "seconds_per_byte"))
+        names = ("seconds_per_flop", "seconds_per_byte")
+        require_kind(data, "roofline", ("model", *names))
         predictor = cls(model=ModelShape(**whole_numbers(data["model"], "model", ModelShape.__slots__)))
-        predictor.seconds_per_flop_ = float(data["seconds_per_flop"])
-        predictor.seconds_per_byte_ = float(data["seconds_per_byte"])
+        per_flop, per_byte = number_list([data[name] for name in names], " and ".join(names)).tolist()
+        if min(per_flop, per_byte) <= 0.0:
+            raise ProfileError(f"{' and '.join(names)} must be above 0, got {per_flop} and {per_byte}")
+        predictor.seconds_per_flop_, predictor.seconds_per_byte_ = per_flop, per_byte
         return predictor
 
 
@@ -256,6 +264,8 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ProfileError(f"no predictor at {path}") from None
+    except IsADirectoryError:
+        raise ProfileError(f"{path} is a folder; give the JSON file of a predictor") from None
     except UnicodeDecodeError:
         raise ProfileError(f"{path} is not a text file") from None
     data = read_object(text, str(path))

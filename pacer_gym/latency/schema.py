@@ -1,6 +1,7 @@
 """Strict JSON for profiles and predictors: no unknown keys, no nan, the same text each time."""
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,8 @@ def read_object(text: str, what: str) -> dict[str, Any]:
     Raises
     ------
     ProfileError
-        If the text is not JSON, not an object, or holds nan or infinity, which JSON lacks.
+        If the text is not JSON, not an object, or holds nan, infinity, or a whole number of more than
+        18 digits.
 
     Examples
     --------
@@ -29,8 +31,17 @@ def read_object(text: str, what: str) -> dict[str, Any]:
     def refuse(constant: str) -> float:
         raise ProfileError(f"{what}: numbers must be finite, got {constant}")
 
+    def decimal(digits: str) -> float:
+        number = float(digits)  # infinite from 1e309 on
+        return number if math.isfinite(number) else refuse(digits)
+
+    def whole(digits: str) -> int:
+        if len(digits) > 18:  # Python's own have no limit, arrays do
+            raise ProfileError(f"{what}: whole numbers must have at most 18 digits, got {digits[:18]}...")
+        return int(digits)
+
     try:
-        data = json.loads(text, parse_constant=refuse)
+        data = json.loads(text, parse_constant=refuse, parse_float=decimal, parse_int=whole)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ProfileError(f"{what} is not valid JSON: {error}") from None
     return require_object(data, what)
@@ -94,6 +105,27 @@ def whole_numbers(data: object, what: str, keys: Iterable[str]) -> dict[str, int
     for key, value in table.items():
         if not isinstance(value, int) or isinstance(value, bool):
             raise ProfileError(f"{what}: {key} must be a whole number, got {value!r}")
+    return table
+
+
+def require_kind(data: object, kind: str, keys: Iterable[str]) -> dict[str, Any]:
+    """Return a JSON object of this `kind` with exactly these further keys.
+
+    Raises
+    ------
+    ProfileError
+        If it is no object, a key is unknown or missing, or it is of another kind.
+
+    Examples
+    --------
+    >>> require_kind({"kind": "roofline"}, "physics_linear", [])
+    Traceback (most recent call last):
+        ...
+    pacer_gym.errors.ProfileError: kind must be 'physics_linear' here, got 'roofline'
+    """
+    table = require_object(data, kind, ("kind", *keys))
+    if table["kind"] != kind:
+        raise ProfileError(f"kind must be {kind!r} here, got {table['kind']!r}")
     return table
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pacer_gym.latency.features import FEATURE_NAMES
 from pacer_gym.latency.fitting import check_features, check_training_data
 from pacer_gym.latency.predictor import PhysicsLinear, require_fitted
-from pacer_gym.latency.schema import require_object
+from pacer_gym.latency.schema import number_list, require_kind, require_object, whole_numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -66,21 +66,27 @@ class Forest:
     def from_dict(cls, data: Mapping[str, Any]) -> "Forest":
         """Rebuild what `to_dict` described."""
         require_object(data, "forest", cls.__slots__)
-        whole = ("roots", "feature", "left", "right")
-        arrays = {
-            name: np.array(data[name], dtype=np.int64 if name in whole else np.float64)
-            for name in cls.__slots__
-            if name != "base"
-        }
+        (base,) = number_list([data["base"]], "base").tolist()
+        arrays = {name: number_list(data[name], name) for name in cls.__slots__ if name != "base"}
         count = arrays["value"].size
-        if any(arrays[name].shape != (count,) for name in ("feature", "threshold", "left", "right")):
+        if any(arrays[name].size != count for name in ("feature", "threshold", "left", "right")):
             raise ValueError("the arrays of a forest's nodes differ in length")
+        for name in ("roots", "feature", "left", "right"):
+            if (arrays[name] != np.floor(arrays[name])).any():
+                raise ValueError(f"{name} must hold whole numbers")
         if count and not (arrays["feature"].min() >= -1 and arrays["feature"].max() < len(FEATURE_NAMES)):
             raise ValueError(f"feature must be -1 or one of 0..{len(FEATURE_NAMES) - 1}")
         for name in ("roots", "left", "right"):
             if arrays[name].size and not (arrays[name].min() >= 0 and arrays[name].max() < count):
                 raise ValueError(f"{name} must point at nodes 0..{count - 1}")
-        return cls(base=float(data["base"]), **arrays)
+            arrays[name] = arrays[name].astype(np.int64)
+        arrays["feature"] = arrays["feature"].astype(np.int64)
+        own, leaf = np.arange(count), arrays["feature"] < 0
+        for name in ("left", "right"):
+            # Or a row could go round in circles.
+            if not np.where(leaf, arrays[name] == own, arrays[name] > own).all():
+                raise ValueError(f"{name} of a leaf must point at itself, that of a split at a later node")
+        return cls(base=base, **arrays)
 
 
 class BoostedTrees:
@@ -140,8 +146,11 @@ class BoostedTrees:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "BoostedTrees":
         """Rebuild what `to_dict` described."""
-        require_object(data, "boosted_trees", ("kind", "forest", *_PARAMETERS))
-        predictor = cls(**{name: data[name] for name in _PARAMETERS})
+        require_kind(data, "boosted_trees", ("forest", *_PARAMETERS))
+        counts = [name for name in _PARAMETERS if name != "learning_rate"]
+        whole = whole_numbers({name: data[name] for name in counts}, "boosted_trees", counts)
+        (rate,) = number_list([data["learning_rate"]], "learning_rate").tolist()
+        predictor = cls(learning_rate=rate, **whole)
         predictor.forest_ = Forest.from_dict(data["forest"])
         return predictor
 
@@ -224,7 +233,7 @@ class LinearPlusTrees:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LinearPlusTrees":
         """Rebuild what `to_dict` described."""
-        require_object(data, "linear_plus_trees", ("kind", "linear", "trees"))
+        require_kind(data, "linear_plus_trees", ("linear", "trees"))
         trees = BoostedTrees.from_dict(data["trees"])
         predictor = cls(**trees.get_params())
         predictor.linear_, predictor.trees_ = PhysicsLinear.from_dict(data["linear"]), trees

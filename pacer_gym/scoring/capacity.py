@@ -15,6 +15,7 @@ import numpy as np
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.policy import Policy, load_policy
 from pacer_gym.scoring.capacity_result import CapacityResult
+from pacer_gym.scoring.loop import Rollout
 from pacer_gym.scoring.rollout import prepare
 from pacer_gym.scoring.search import rate_ladder, search_curve
 from pacer_gym.scoring.stats import bootstrap_interval
@@ -96,13 +97,22 @@ def find_capacity(
     False
     """
     seeds = tuple(int(seed) for seed in seeds)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be one or more, each once, got {seeds}")
-    for name, value in (("target", target), ("strict_target", strict_target)):
-        if value is not None and not 0.0 < value < 1.0:
-            raise ValueError(f"{name} must be in (0, 1), got {value}")
-    ladder = rate_ladder(range_rps, tolerance)
     scenario = load_scenario(scenario) if isinstance(scenario, str) else scenario
+    described = check_capacity(
+        policy,
+        scenario,
+        settings=settings,
+        profile=profile,
+        seeds=seeds,
+        horizon_s=horizon_s,
+        warmup_s=warmup_s,
+        drain_s=drain_s,
+        target=target,
+        strict_target=strict_target,
+        range_rps=range_rps,
+        tolerance=tolerance,
+    )
+    ladder = rate_ladder(range_rps, tolerance)
 
     def cells_at(rate_rps: float) -> list[Cell]:
         return [
@@ -120,17 +130,6 @@ def find_capacity(
             for seed in seeds
         ]
 
-    first = cells_at(float(ladder[-1]))[0]
-    described = prepare(
-        load_policy(policy, **first.settings) if isinstance(policy, str | os.PathLike) else policy,
-        scenario,
-        rate_rps=first.rate_rps,
-        seed=first.seed,
-        profile=profile,
-        horizon_s=horizon_s,
-        warmup_s=warmup_s,
-        drain_s=drain_s,
-    )
     results: dict[float, list[CellResult]] = {}
 
     def evaluate(rate_rps: float) -> np.ndarray:
@@ -165,6 +164,62 @@ def find_capacity(
         horizon_s=float(horizon_s),
         warmup_s=float(warmup_s),
         drain_s=float(drain_s),
+    )
+
+
+def check_capacity(
+    policy: Policy | str | os.PathLike[str],
+    scenario: Scenario | str,
+    *,
+    settings: Mapping[str, object] | None,
+    profile: Profile | str | os.PathLike[str] | None,
+    seeds: Sequence[int],
+    horizon_s: float,
+    warmup_s: float,
+    drain_s: float,
+    target: float,
+    strict_target: float | None,
+    range_rps: tuple[float, float],
+    tolerance: float,
+) -> Rollout:
+    """Check the arguments of `find_capacity`, which explains them; nothing is simulated.
+
+    Returns
+    -------
+    Rollout
+        The first seed's run at the highest rate.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Where the arguments do not fit together.
+    """
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be one or more, each once, got {tuple(seeds)}")
+    for name, value in (("target", target), ("strict_target", strict_target)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise ValueError(f"{name} must be in (0, 1), got {value}")
+    ladder = rate_ladder(range_rps, tolerance)
+    first = Cell(
+        policy=policy,
+        settings=settings or {},
+        scenario=scenario,
+        rate_rps=float(ladder[-1]),
+        seed=int(seeds[0]),
+        horizon_s=horizon_s,
+        warmup_s=warmup_s,
+        drain_s=drain_s,
+        profile=profile,
+    )
+    return prepare(
+        load_policy(policy, **first.settings) if isinstance(policy, str | os.PathLike) else policy,
+        scenario,
+        rate_rps=first.rate_rps,
+        seed=first.seed,
+        profile=profile,
+        horizon_s=horizon_s,
+        warmup_s=warmup_s,
+        drain_s=drain_s,
     )
 
 

@@ -18,6 +18,7 @@ from pacer_gym.latency.profiles import Profile, load_profile
 from pacer_gym.policy import Policy, load_policy, policy_reference
 from pacer_gym.scoring.loop import Progress, Rollout
 from pacer_gym.scoring.record import RunRecord
+from pacer_gym.workloads.own_trace import TraceScenario, trace_scenario
 from pacer_gym.workloads.scenarios import Scenario, load_scenario
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
@@ -91,11 +92,7 @@ def prepare(
             raise ValueError(
                 f"scenario {scenario.name!r} needs rate_rps, how many requests a second to offer"
             )
-        if slo is not None and scenario.tiers:
-            raise ValueError(
-                f"requests of scenario {scenario.name!r} have targets of their own: leave slo out"
-            )
-        scenario = scenario if slo is None else replace(scenario, slo=slo)
+        scenario = scenario if slo is None else retargeted(scenario, slo)
         name, slo = scenario.name, scenario.slo
         drift = scenario.drift if drift is None else drift
         profile = load_profile(scenario.track.profile_name) if profile is None else profile
@@ -212,6 +209,21 @@ def run(
         drain_s=drain_s,
     )
     return rollout.run(steps=steps, progress=progress)
+
+
+def retargeted(scenario: Scenario, slo: SLO) -> Scenario:
+    """Give a scenario other targets.
+
+    Raises
+    ------
+    ValueError
+        If its requests have targets of their own.
+    """
+    if scenario.tiers:
+        raise ValueError(f"requests of scenario {scenario.name!r} have targets of their own: leave slo out")
+    if isinstance(scenario, TraceScenario):
+        slo = trace_scenario(scenario.trace, slo=slo).slo
+    return replace(scenario, slo=slo)
 
 
 def _require(name: str, value: object, kind: type, what: str) -> None:

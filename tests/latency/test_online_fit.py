@@ -108,3 +108,20 @@ def test_it_keeps_a_copy_of_what_it_is_shown():
 def test_a_window_too_short_for_a_fit_is_refused(window):
     with pytest.raises(ValueError, match=f"at least 8 steps, got {window}"):
         OnlineFit(window=window)
+
+
+@pytest.mark.parametrize("step_s", [0.0, -0.1, np.nan, np.inf])
+def test_a_step_that_took_no_time_is_refused_and_not_taken_in(step_s):
+    fit, calm = OnlineFit(), OnlineFit()
+    with pytest.raises(ValueError, match=f"step_s must be a positive number of seconds, got {step_s}"):
+        fit.learn(np.ones(7), step_s)
+    for row in made_features(16):
+        fit.learn(row, float(row @ COSTS))
+        calm.learn(row, float(row @ COSTS))
+    assert np.array_equal(fit.coefficients, calm.coefficients)
+
+
+@pytest.mark.parametrize("coefficients", [np.ones(3), np.full(7, np.nan)])
+def test_a_start_that_is_not_seven_numbers_is_refused(coefficients):
+    with pytest.raises(ValueError, match="coefficients must be seven finite numbers"):
+        OnlineFit(coefficients)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacer_gym.errors import ProfileError
-from pacer_gym.latency.features import read_steps_csv, step_features
+from pacer_gym.latency.features import FEATURE_NAMES, read_steps_csv, step_features
 from pacer_gym.latency.fitting import mean_abs_percent_error
 from pacer_gym.latency.model_shape import ModelShape
 from pacer_gym.latency.predictor import PhysicsLinear, Roofline, load_predictor, save_predictor
@@ -183,7 +183,30 @@ def damaged(predictor, **changes):
         (damaged(PhysicsLinear(), balanced=None), "missing keys: balanced"),
         (damaged(PhysicsLinear(), coefficients={"steps": 1}), "missing keys: decode_kv_bytes"),
         (damaged(Roofline(model=SHAPE), model={"layers": 1}), "model: unknown keys: none; missing"),
-        (damaged(Roofline(model=SHAPE), seconds_per_flop="fast"), "could not convert"),
+        (damaged(PhysicsLinear(), balanced="false"), "balanced must be true or false, got 'false'"),
+        (
+            damaged(PhysicsLinear(), coefficients=dict.fromkeys(FEATURE_NAMES, -1.0)),
+            "must not be negative, got -1.0",
+        ),
+        (damaged(Roofline(model=SHAPE), seconds_per_flop="nan"), "must hold numbers only, got 'nan'"),
+        (damaged(Roofline(model=SHAPE), seconds_per_byte=-1.0), "must be above 0, got .* and -1.0"),
+        (damaged(Roofline(model=SHAPE), seconds_per_byte="#").replace('"#"', "1e999"), "finite, got 1e999"),
+        (damaged(Roofline(model=SHAPE), seconds_per_byte=10**400), "at most 18 digits, got 1000"),
+        (damaged(BoostedTrees(num_trees=1), seed="x"), "seed must be a whole number, got 'x'"),
+        (damaged(BoostedTrees(num_trees=1), max_depth=2.5), "max_depth must be a whole number, got 2.5"),
+        (
+            damaged(
+                LinearPlusTrees(num_trees=1), linear=Roofline(model=SHAPE).fit(FEATURES, STEP_S).to_dict()
+            ),
+            "physics_linear: unknown keys: model",
+        ),
+        (
+            damaged(
+                LinearPlusTrees(num_trees=1),
+                linear={**PhysicsLinear().fit(FEATURES, STEP_S).to_dict(), "kind": "roofline"},
+            ),
+            "kind must be 'physics_linear' here, got 'roofline'",
+        ),
         (damaged(BoostedTrees(num_trees=1), num_trees=0), "num_trees must be at least 1"),
         (damaged(LinearPlusTrees(num_trees=1), trees=[1]), "boosted_trees must be a JSON object"),
     ],
@@ -201,6 +224,11 @@ def test_a_damaged_file_is_refused(text, message, tmp_path):
         ({"left": [99] * 15}, "left must point at nodes"),
         ({"value": [1.0]}, "differ in length"),
         ({"feature": [9] * 15}, "feature must"),
+        ({"left": [0] * 15}, "left of a leaf must point at itself, that of a split at a later node"),
+        ({"right": [1.5] * 15}, "right must hold whole numbers"),
+        ({"value": ["nan"] * 15}, "value must hold numbers only"),
+        ({"roots": [[0]]}, "roots must hold numbers only"),
+        ({"base": "nan"}, "base must hold numbers only"),
     ],
 )
 def test_a_forest_that_points_nowhere_is_refused(change, message, tmp_path):
@@ -215,6 +243,8 @@ def test_a_forest_that_points_nowhere_is_refused(change, message, tmp_path):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ProfileError, match="no predictor at"):
         load_predictor(tmp_path / "none.json")
+    with pytest.raises(ProfileError, match="is a folder"):
+        load_predictor(tmp_path)
 
 
 def test_measured_steps_are_predicted_as_well_as_promised(data_folder):

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,22 @@ def test_steps_it_cannot_use_end_it_with_a_reason(main, folder, tmp_path, monkey
     steps = str(folder / "steps.csv")
     assert main(["--steps", steps, "--out", str(tmp_path / "x"), "--border", "100000"]) == 1
     assert "error: only 0 steps have more than 100000 tokens; lower --border" in capsys.readouterr().err
+    for option, value, reason in (
+        ("--border", "0", "only 0 steps have at most 0 tokens; raise --border"),
+        ("--warmup", "480", "only 20 steps are left without the first 480"),
+    ):
+        assert main(["--steps", steps, "--out", str(tmp_path / "x"), option, value]) == 1
+        assert reason in capsys.readouterr().err
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "sklearn.ensemble", None)
+        assert main(["--steps", steps, "--out", str(tmp_path / "x")]) == 1
+    assert (
+        'error: growing trees needs scikit-learn: pip install "pacer-gym[trees]"' in capsys.readouterr().err
+    )
     assert main(["--steps", str(folder / "none.csv"), "--out", str(tmp_path / "x")]) == 1
     assert "no steps file at" in capsys.readouterr().err
     monkeypatch.delenv("PACER_GYM_DATA", raising=False)
-    for wrong in ([], ["--repeats", "1", "--steps", steps]):
+    for wrong in ([], ["--repeats", "1", "--steps", steps], ["--warmup", "-1", "--steps", steps]):
         with pytest.raises(SystemExit) as stopped:
             main(wrong)
         assert stopped.value.code == 2

@@ -193,6 +193,15 @@ def test_slos_serve_drops_the_promise_at_fault_and_judges_nobody_twice():
     assert serve(policy, 2.4, first | done, second, third) == [1, 2, 0]
 
 
+def test_slos_serve_needs_no_promise_for_the_preempted_without_a_tpot_target():
+    prompt = {"arrival_s": 1.9, "tokens": 50, "tpot_slo_s": np.inf}
+    again = {**prompt, "tokens": 80, "output_tokens": 30, "first_token_s": 1.95}
+    policy = started("slos_serve")
+    policy.decide(make_view(decodes=2, prompts=[prompt] * 2))
+    order = policy.decide(make_view(decodes=2, prompts=[again, again, due_in(1.0)])).order
+    assert order.tolist() == [2, 0, 1]
+
+
 def test_slos_serve_without_decodes_plans_up_to_the_first_promise():
     prompts = [due_in(0.04005, 100), due_in(1.0, 4000), due_in(-1.0, 4000)]
     # 10 + 2 ms and 0.1 ms a token for the two chunks that 40.05 ms have room for.

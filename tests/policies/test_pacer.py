@@ -99,6 +99,12 @@ def test_from_nothing_the_first_chunks_are_small_and_of_several_sizes():
     assert max(sizes) <= 16 * view.limits.block_tokens
 
 
+def test_from_nothing_the_first_chunks_fit_a_batch_smaller_than_a_block():
+    policy, limits = Watched(known=False), pg.EngineLimits(max_batched_tokens=8, max_running=4, num_blocks=64)
+    policy.reset(make_spec(limits=limits), np.random.default_rng(0))
+    assert policy.decide(make_view(decodes=2, prompts=3, limits=limits)).prefill_tokens == 6
+
+
 def test_from_nothing_a_first_request_that_only_decodes_teaches_enough_for_the_next():
     rng = np.random.default_rng(0)
     workload = pg.Workload(
