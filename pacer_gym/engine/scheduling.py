@@ -43,8 +43,8 @@ def schedule(t: Tables, lane: int, prefill_tokens: int, order: np.ndarray, order
     row.step_admitted = 0
     row.step_preempted = 0
     row.step_finished = 0
-    _serve_decodes(t, lane)
-    _serve_prompts(t, lane, prefill_tokens, order, order_len)
+    if _serve_decodes(t, lane):
+        _serve_prompts(t, lane, prefill_tokens, order, order_len)
     row.step_forced = row.step_prefill_tokens > prefill_tokens
     if row.step_decodes + row.step_prefill_tokens == 0:
         # Whatever the budget was: the decided order did not serve this prompt.
@@ -59,7 +59,8 @@ def blocks_for(tokens: int, block_tokens: int) -> int:
 
 
 @njit(cache=True)
-def _serve_decodes(t: Tables, lane: int) -> None:
+def _serve_decodes(t: Tables, lane: int) -> bool:
+    """Give every decode its token; False if one had to go for want of a block."""
     row = t.lanes[lane]
     slot = 0
     while slot < row.num_decodes:
@@ -67,13 +68,14 @@ def _serve_decodes(t: Tables, lane: int) -> None:
         if context % row.block_tokens == 0:
             while row.free_blocks == 0 and slot < row.num_decodes:
                 _preempt_latest(t, lane)
-            if slot == row.num_decodes:  # it preempted itself
-                return
+            if slot == row.num_decodes:
+                return False
             row.free_blocks -= 1
         t.decode_i8[CONTEXT_TOKENS, lane, slot] = context + 1
         row.step_decodes += 1
         row.step_decode_kv_tokens += context + 1
         slot += 1
+    return True
 
 
 @njit(cache=True)
@@ -97,8 +99,10 @@ def _serve_prompts(t: Tables, lane: int, prefill_tokens: int, order: np.ndarray,
         remaining = t.request_i8[TARGET_TOKENS, lane, request] - t.request_i8[COMPUTED_TOKENS, lane, request]
         stage = t.request_i8[STAGE, lane, request]
         if stage == PREFILLING:
+            admitted = row.step_admitted
             if not _make_room(t, lane, request, min(remaining, budget)):
                 return
+            admitting = admitting and row.step_admitted == admitted
             _give_chunk(t, lane, request, min(remaining, budget))
         elif stage == WAITING and admitting:
             if (
@@ -134,12 +138,14 @@ def _serve_anything(t: Tables, lane: int) -> None:
 
 @njit(cache=True)
 def _make_room(t: Tables, lane: int, request: int, tokens: int) -> bool:
-    """Free the blocks for a chunk by preemption; False if `request` itself had to go."""
+    """Free the blocks for a chunk of a prefilling prompt; False if `request` itself had to go."""
     row = t.lanes[lane]
     computed = t.request_i8[COMPUTED_TOKENS, lane, request]
     needed = blocks_for(computed + tokens, row.block_tokens) - blocks_for(computed, row.block_tokens)
     while needed > row.free_blocks:
-        if _preempt_latest(t, lane) == request:
+        if row.step_admitted > 0:
+            _withdraw_admission(t, lane)
+        elif _preempt_latest(t, lane) == request:
             return False
     return True
 
@@ -171,17 +177,17 @@ def _give_chunk(t: Tables, lane: int, request: int, tokens: int) -> None:
 
 @njit(cache=True)
 def _preempt_latest(t: Tables, lane: int) -> int:
-    """Send the most recently admitted running request back to waiting; return it."""
+    """Send the most recently admitted running request back to waiting; return it.
+
+    Of those admitted in this step none is left by then.
+    """
     row = t.lanes[lane]
     victim, latest = -1, -1
     if row.num_decodes > 0:
         victim = t.decode_i8[SLOT_ID, lane, row.num_decodes - 1]
         latest = t.request_i8[ADMISSION, lane, victim]
-    for k in range(row.num_prefilling + row.step_admitted):
-        if k < row.num_prefilling:
-            request = t.prompt_ids[0, lane, k]
-        else:
-            request = t.step_i8[ADMITTED_ID, lane, k - row.num_prefilling]
+    for k in range(row.num_prefilling):
+        request = t.prompt_ids[0, lane, k]
         if (
             t.request_i8[STAGE, lane, request] == PREFILLING
             and t.request_i8[ADMISSION, lane, request] > latest
@@ -205,6 +211,19 @@ def _preempt_latest(t: Tables, lane: int) -> int:
     row.preemptions += 1
     row.num_running -= 1
     return victim
+
+
+@njit(cache=True)
+def _withdraw_admission(t: Tables, lane: int) -> None:
+    """Undo the step's last admission: the prompt never left its place in the queue."""
+    row = t.lanes[lane]
+    row.step_admitted -= 1
+    row.num_running -= 1
+    request = t.step_i8[ADMITTED_ID, lane, row.step_admitted]
+    row.free_blocks += blocks_for(t.request_i8[COMPUTED_TOKENS, lane, request], row.block_tokens)
+    _withdraw_chunk(t, lane, request)
+    t.request_i8[COMPUTED_TOKENS, lane, request] = 0
+    t.request_i8[STAGE, lane, request] = WAITING
 
 
 @njit(cache=True)

@@ -47,15 +47,29 @@ def test_a_preempted_request_computes_its_output_again_and_is_missed_once_that_i
     assert gaps_s == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.0, 3.0], rel=0.011)
 
 
-def test_a_victim_gives_its_tokens_back():
+def test_an_admission_whose_blocks_a_half_done_prompt_needs_is_undone():
     engine = make_engine((0.0, 6, 1), (0.0, 3, 2), num_blocks=8)
     engine.step(StepDecision(2, [0]))
     outcome = engine.step(StepDecision(7, [1, 0]))
     # The second prompt is admitted with all its 3 tokens; the first then needs 4 blocks where 3 are free.
-    assert (outcome.prefill_tokens, outcome.chunks, outcome.preempted, outcome.finished) == (4, 1, 1, 1)
+    assert (outcome.prefill_tokens, outcome.chunks, outcome.preempted, outcome.finished) == (4, 1, 0, 1)
     assert outcome.features.tolist()[1] == 4.0
     view = engine.view()
     assert (view.prompt_ids.tolist(), view.prompt_computed_tokens.tolist(), view.free_blocks) == ([1], [0], 8)
+    assert engine.requests()["preemptions"].tolist() == [0, 0]
+
+
+def test_a_decode_that_preempts_itself_leaves_the_prompts_without_tokens():
+    engine = make_engine((0.0, 2, 6), (0.0, 8, 1), (0.0, 1, 3), num_blocks=6, block_tokens=2)
+    for decision in (StepDecision(2, [0]), StepDecision(2, [0]), StepDecision(1, [1]), StepDecision(2, [0])):
+        engine.step(decision)
+    assert engine.view().decode_ids.tolist() == [0, 2]
+    assert engine.view().free_blocks == 0
+    # The first decode still has room; the second needs a block, gives back the one it has, and the
+    # prompt, admitted before it, could have used that.
+    outcome = engine.step(StepDecision(2))
+    assert (outcome.decodes, outcome.prefill_tokens, outcome.preempted) == (1, 0, 1)
+    assert (engine.view().prompt_ids.tolist(), engine.view().free_blocks) == ([1, 2], 1)
 
 
 def test_a_refused_prompt_keeps_shorter_ones_behind_it_waiting():

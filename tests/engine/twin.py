@@ -43,12 +43,15 @@ class Twin:
         self.queue: list[Request] = []
         self.running: list[Request] = []
         self.preempted: list[Request] = []
+        # The queue as this step found it, and who was admitted from it and sent back.
+        self.queue_before: list[Request] = []
+        self.sent_back: list[Request] = []
         self.now_s = 0.0
         self.residual_cursor = residual_offset
         self.itl_counts = np.zeros(ITL_EDGES_S.size - 1, np.int64)
         # How often a request was preempted for its own sake or after it was served in the step, and
-        # how often admission was refused: proof that a comparison met with them.
-        self.self_preemptions = self.withdrawals = self.refusals = 0
+        # how often admission was refused or undone: proof that a comparison met with them.
+        self.self_preemptions = self.withdrawals = self.refusals = self.returns = 0
         self._receive()
 
     @property
@@ -90,10 +93,10 @@ class Twin:
         start_s, visit = self.now_s, self.prompts
         if decision.order is not None:
             visit = [visit[index] for index in decision.order]
-        self.preempted = []
+        self.preempted, self.sent_back, self.queue_before = [], [], list(self.queue)
 
-        self._serve_decodes()
-        self._serve_prompts(visit, decision.prefill_tokens)
+        if self._serve_decodes():
+            self._serve_prompts(visit, decision.prefill_tokens)
         forced = self._prefill_tokens() > decision.prefill_tokens
         if not any(request.granted for request in self.running):
             self._make_progress()
@@ -137,10 +140,9 @@ class Twin:
             forced=forced,
         )
 
-    def _serve_decodes(self) -> None:
-        for request in self.decoding:
-            if request in self.running:
-                self._grant(request, 1)
+    def _serve_decodes(self) -> bool:
+        """Give the decodes their tokens until one has to go for its own sake; say whether none had to."""
+        return all(self._grant(request, 1) for request in self.decoding if request in self.running)
 
     def _serve_prompts(self, visit: list[Request], prefill_tokens: int) -> None:
         if not any(request.granted for request in self.running):
@@ -166,6 +168,7 @@ class Twin:
     def _may_be_admitted(self, request: Request) -> bool:
         return (
             not self.preempted
+            and not self.sent_back
             and len(self.running) < self.limits.max_running
             and self._blocks(request.target) <= self.free_blocks
         )
@@ -183,6 +186,12 @@ class Twin:
         after = self._blocks(request.computed + tokens)
         while after - self._blocks(request.computed) > self.free_blocks:
             victim = self.running.pop()
+            if victim in self.queue_before:
+                victim.granted = 0
+                self.sent_back.append(victim)
+                self.queue = [waiting for waiting in self.queue_before if waiting not in self.running]
+                self.returns += 1
+                continue
             self.withdrawals += victim.granted > 0
             victim.computed = victim.granted = 0
             victim.recomputed = victim.produced
