@@ -3,8 +3,8 @@
 import operator
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.view import StepDecision
 from pacer_gym.errors import DecisionError
 

@@ -8,8 +8,8 @@ result on any machine.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.scheduling import blocks_for, schedule
 from pacer_gym.engine.state import (
     ADMISSION,

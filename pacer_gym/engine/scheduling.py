@@ -5,8 +5,8 @@ Blocks are counted, not named: a request that has computed `c` tokens holds
 """
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.state import (
     ADMISSION,
     ADMITTED_ID,

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.state import CHUNK_ID, CHUNK_TOKENS, COMPUTED_TOKENS, Tables
 from pacer_gym.latency.features import write_features
 from pacer_gym.latency.step_time import mean_step_s

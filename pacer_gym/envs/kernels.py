@@ -7,8 +7,8 @@ numbers a lane, and room to order prompts in.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.kernels import step_lane
 from pacer_gym.engine.state import (
     ARRIVAL_S,

@@ -8,8 +8,8 @@ level in force is their mean, weighted by how well each has done lately.
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.latency.quantile_window import count_below, push, window_size
 from pacer_gym.latency.ratio_bound import (
     WindowedBound,

@@ -6,8 +6,8 @@ token, per FLOP or per byte, and can be compared with what the hardware can do.
 """
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.latency.model_shape import ModelShape
 from pacer_gym.latency.step_table import StepTable, read_steps_csv
 

@@ -28,7 +28,8 @@ References
 """
 
 import numpy as np
-from numba import njit
+
+from pacer_gym.compiled import njit
 
 _LEFT, _RIGHT, _SIZE, _PATH = 0, 1, 2, 3
 _DELTA, _GAMMA = 3, 2

@@ -11,9 +11,9 @@ import math
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
+from pacer_gym.compiled import njit
 from pacer_gym.latency.quantile_window import drop_above, kth_smallest, new_window, push, window_size
 
 

@@ -9,8 +9,8 @@ times have heavy tails and come in slow stretches that no drawn noise would have
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.latency.features import FEATURE_NAMES
 from pacer_gym.latency.fitting import check_features, check_training_data, relative_nnls
 

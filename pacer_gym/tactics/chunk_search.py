@@ -17,8 +17,8 @@ preempts, or stops at the first waiting prompt that does not fit, and the step h
 import math
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.decision import check_decision
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision
 from pacer_gym.tactics.budget import prefill_room

@@ -5,8 +5,8 @@ decides for many engines at once call the same code and agree to the last bit.
 """
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.latency.features import write_features
 
 _RUN = 16  # below this many, insertion beats merging

@@ -5,8 +5,8 @@ and the search for the largest chunk under the tightest TPOT target.
 """
 
 import numpy as np
-from numba import njit
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision
 from pacer_gym.tactics.budget import prefill_room
 from pacer_gym.tactics.chunk_search import NOTHING_FITS, largest_chunk

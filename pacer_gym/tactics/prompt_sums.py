@@ -7,7 +7,8 @@ of them whole and one in part, so that its step is predicted from two columns of
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from pacer_gym.compiled import njit
 
 # Rows of the sums.  Column k is about the first k prompts, COMPUTED_TOKENS about the k-th alone.
 END_TOKENS, PAIRS, CONTEXT_TOKENS, COMPUTED_TOKENS = range(4)

@@ -1,0 +1,77 @@
+"""The one way kernels are compiled here: numba's `njit`, cached under the sources of all kernels.
+
+Numba recompiles a cached kernel when its own file changes, and not when a kernel that it calls from
+another file does.  After an upgrade the old engine would go on running inside of the new one, so the
+cache lies in a folder named by the content of every file that holds a kernel.
+"""
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.misc.appdirs import user_cache_dir
+
+_PACKAGE = Path(__file__).parent
+# Numba sets its options by name at import, where a type checker does not see them.
+_CONFIG: Any = numba.config
+
+
+def njit(*, cache: bool) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, with the cache in `kernel_cache`.
+
+    Parameters
+    ----------
+    cache : bool
+        Whether compiled code is kept for the next process.
+
+    Examples
+    --------
+    >>> @njit(cache=False)
+    ... def twice(x):
+    ...     return 2 * x
+    >>> twice(21)
+    42
+    """
+
+    def compile_lazily(function: Callable[..., Any]) -> Any:
+        # Where a kernel's cache lies is settled when it is decorated; other packages keep theirs.
+        before = _CONFIG.CACHE_DIR
+        _CONFIG.CACHE_DIR = str(kernel_cache())
+        try:
+            return numba.njit(cache=cache)(function)
+        finally:
+            _CONFIG.CACHE_DIR = before
+
+    return compile_lazily
+
+
+@functools.cache
+def kernel_cache() -> Path:
+    """Folder for the compiled kernels of just these sources.
+
+    It lies in `NUMBA_CACHE_DIR` where that is set, else beside the package, else, where
+    that cannot be written to, in the user's cache.
+    """
+    own = _PACKAGE / "__pycache__"
+    if _CONFIG.CACHE_DIR:
+        base = Path(_CONFIG.CACHE_DIR)
+    elif os.access(own if own.exists() else _PACKAGE, os.W_OK):
+        base = own
+    else:
+        base = Path(user_cache_dir("pacer-gym"))
+    return base / f"kernels-{sources_digest(_PACKAGE)}"
+
+
+def sources_digest(folder: Path) -> str:
+    """Digest of all Python files below `folder` that hold a kernel: their names and content."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        source = path.read_bytes()
+        if b"njit" in source:
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(source)}\0".encode())
+            digest.update(source)
+    return digest.hexdigest()[:16]
