@@ -75,3 +75,9 @@ def test_other_packages_keep_their_cache():
     njit(cache=True)(lambda: 1)
     assert before == numba.config.CACHE_DIR
     assert kernel_cache().name.startswith("kernels-")
+
+
+def test_every_kernel_of_the_package_is_compiled_this_way():
+    sources = sorted((ROOT / "pacer_gym").rglob("*.py"))
+    direct = [path.name for path in sources if "from numba import" in path.read_text(encoding="utf-8")]
+    assert direct == []
