@@ -16,6 +16,8 @@ from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.errors import (
     DecisionError,
+    EngineFailed,
+    LiveError,
     PacerError,
     PolicyError,
     ProfileError,
@@ -40,9 +42,11 @@ __all__ = [
     "SLO",
     "CapacityResult",
     "DecisionError",
+    "EngineFailed",
     "EngineLimits",
     "EngineSpec",
     "EngineView",
+    "LiveError",
     "PacerError",
     "Policy",
     "PolicyError",

@@ -33,6 +33,14 @@ class DecisionError(PacerError, ValueError):
     """A policy's decision that breaks a rule of the engine."""
 
 
+class LiveError(PacerError, RuntimeError):
+    """A live engine that is missing, of another version, or set up in a way no policy can serve."""
+
+
+class EngineFailed(LiveError):
+    """A live engine that has failed while it served; what it had served until then is known."""
+
+
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Name the closest of the words that exist, for a message about one that does not.
 

@@ -21,7 +21,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Where a folder of the repository lies in the wheel.
 INSIDE = {"pacer_gym": "pacer_gym", "policies": "pacer_gym/policies", "baselines": "pacer_gym/baselines"}
-DATA = ("pacer_gym/py.typed", "pacer_gym/latency/profiles/*.json", "pacer_gym/workloads/data/*")
+DATA = (
+    "pacer_gym/py.typed",
+    "pacer_gym/latency/profiles/*.json",
+    "pacer_gym/workloads/data/*",
+)
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -27,10 +27,10 @@ FLOOR = {
     "policy_file": 1,
     "policy": 3,
     "tactics": 4,
-    "envs": 5,
-    "scoring": 5,
-    "leaderboard": 6,
-    "live": 7,
+    "live": 5,
+    "envs": 6,
+    "scoring": 6,
+    "leaderboard": 7,
     "": 8,
     "cli": 9,
     "__main__": 10,
@@ -55,7 +55,13 @@ HEAVY = {
 }
 
 # Modules written around such a library, which nothing else imports before it is wanted.
-WRITTEN_AROUND = {"pacer_gym/cli": {"typer"}, "pacer_gym/envs/sb3.py": {"stable_baselines3"}}
+WRITTEN_AROUND = {
+    "pacer_gym/cli": {"typer"},
+    "pacer_gym/envs/sb3.py": {"stable_baselines3"},
+    "pacer_gym/live/bare_scheduler.py": {"torch", "vllm"},
+    "pacer_gym/live/imposing.py": {"vllm"},
+    "pacer_gym/live/scheduler.py": {"vllm"},
+}
 
 MAY_PRINT_AND_EXIT = {"cli", "__main__"}
 

@@ -13,11 +13,13 @@ from typing import Annotated
 import typer
 
 from pacer_gym import __version__
+from pacer_gym.cli.calibrate import calibrate
 from pacer_gym.cli.capacity import find_policy_capacity
 from pacer_gym.cli.common import UserMistake, one_line
 from pacer_gym.cli.compare import compare
 from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
 from pacer_gym.cli.run import run_policy
+from pacer_gym.cli.serve import serve
 from pacer_gym.errors import PacerError
 
 __all__ = ["app", "main"]
@@ -37,6 +39,12 @@ app.command(
     "compare",
     epilog="Example: pacer-gym compare pacer qoserve --trace my.csv --slo 2:0.1 --quick --plot compare.png",
 )(compare)
+app.command(
+    "serve", epilog="Example: pacer-gym serve --model path/to/model --policy pacer --slo 2:0.1 -- --port 8001"
+)(serve)
+app.command(
+    "calibrate", epilog="Example: pacer-gym calibrate --model path/to/model --minutes 10 --out my-engine.json"
+)(calibrate)
 app.command("policies", epilog="Example: pacer-gym policies --json")(list_policies)
 app.command("scenarios", epilog="Example: pacer-gym scenarios")(list_scenarios)
 app.command("profiles", epilog="Example: pacer-gym profiles")(list_profiles)

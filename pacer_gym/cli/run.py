@@ -21,6 +21,7 @@ from pacer_gym.cli.options import (
     read_slo,
     read_trace,
 )
+from pacer_gym.errors import EngineFailed
 
 if TYPE_CHECKING:
     from pacer_gym.scoring import RunRecord
@@ -50,6 +51,12 @@ def run_policy(
         str | None, typer.Option(help="What slows the engine: none, step, ramp, periodic or cotenant.")
     ] = None,
     settings: SettingsOption = None,
+    engine: Annotated[
+        str, typer.Option(help="What serves: simulator, or vllm in real time, which needs a --model.")
+    ] = "simulator",
+    model: Annotated[
+        str | None, typer.Option(help="Folder of the model that vllm serves, with random weights.")
+    ] = None,
     json: JsonOption = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the run into this picture; needs matplotlib.")
@@ -66,7 +73,7 @@ def run_policy(
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Serve a workload with a policy, in simulated time, and print what its users got."""
+    """Serve a workload with a policy, in simulated time or by vLLM, and print what its users got."""
     from pacer_gym.scoring import export, figures, report, rollout, summary
 
     # Everything that can be wrong is looked at before the first second is simulated.
@@ -96,6 +103,8 @@ def run_policy(
             drift=drift,
             horizon_s=duration,
             warmup_s=warmup,
+            engine=engine,
+            model=model,
         )
     with running():
         record = _run_with_bar(ready, steps=plot is not None or out is not None)
@@ -116,6 +125,10 @@ def run_policy(
         if what is not None and rate is None:
             print(f"no --rate given: {typical:g} req/s, about what a good policy carries here\n")
         rich_print(report.report(record))
+    if record.failure is not None:
+        raise EngineFailed(
+            f"after {record.end_s:.1f} s, {record.failure}; what is printed is the run until then"
+        )
 
 
 def _table_format() -> str:

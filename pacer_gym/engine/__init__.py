@@ -8,6 +8,7 @@ from pacer_gym.engine.drift import (
     checked_drift,
     drift_table,
 )
+from pacer_gym.engine.protocol import Engine
 from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.state import ITL_EDGES_S
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
@@ -16,6 +17,7 @@ __all__ = [
     "DRIFT_KINDS",
     "ITL_EDGES_S",
     "DriftTable",
+    "Engine",
     "EngineSpec",
     "EngineView",
     "Simulator",

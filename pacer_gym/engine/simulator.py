@@ -201,19 +201,7 @@ class Simulator:
             Times in seconds, nan where it never happened; `verdict` is 1 for a
             request that met its SLO, -1 for a certain miss, 0 while open.
         """
-        f8, i8 = self._tables.request_f8[:, 0], self._tables.request_i8[:, 0]
-        return {
-            "arrival_s": f8[ARRIVAL_S].copy(),
-            "prompt_tokens": i8[PROMPT_TOKENS].copy(),
-            "output_tokens": i8[OUTPUT_TOKENS].copy(),
-            "ttft_slo_s": f8[TTFT_SLO_S].copy(),
-            "tpot_slo_s": f8[TPOT_SLO_S].copy(),
-            "first_token_s": f8[FIRST_TOKEN_S].copy(),
-            "finish_s": f8[FINISH_S].copy(),
-            "preemptions": i8[PREEMPTIONS].copy(),
-            "rejected": i8[STAGE] == REJECTED,
-            "verdict": i8[VERDICT].copy(),
-        }
+        return request_columns(self._tables, 0)
 
     def _require_work(self) -> None:
         if not self.has_work:
@@ -271,6 +259,23 @@ def view_lane(tables: Tables, lane: int, limits: EngineLimits) -> EngineView:
         free_blocks=int(row["free_blocks"]),
         limits=limits,
     )
+
+
+def request_columns(tables: Tables, lane: int) -> dict[str, np.ndarray]:
+    """Columns of the requests of one lane, as `Simulator.requests` tells them."""
+    f8, i8 = tables.request_f8[:, lane], tables.request_i8[:, lane]
+    return {
+        "arrival_s": f8[ARRIVAL_S].copy(),
+        "prompt_tokens": i8[PROMPT_TOKENS].copy(),
+        "output_tokens": i8[OUTPUT_TOKENS].copy(),
+        "ttft_slo_s": f8[TTFT_SLO_S].copy(),
+        "tpot_slo_s": f8[TPOT_SLO_S].copy(),
+        "first_token_s": f8[FIRST_TOKEN_S].copy(),
+        "finish_s": f8[FINISH_S].copy(),
+        "preemptions": i8[PREEMPTIONS].copy(),
+        "rejected": i8[STAGE] == REJECTED,
+        "verdict": i8[VERDICT].copy(),
+    }
 
 
 def _usual_slo(tables: Tables) -> SLO:

@@ -1,34 +1,28 @@
 """Where episodes come from: checks the arguments once, draws fresh requests at each reset."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pacer_gym.engine.drift import DRIFT_KINDS, drift_table
 from pacer_gym.engine.kernels import receive_arrivals
-from pacer_gym.engine.state import Tables, empty_tables, load_lane
-from pacer_gym.engine.timing import Truth
+from pacer_gym.engine.state import empty_tables, load_lane
 from pacer_gym.engine.truth import make_truth, residual_offset
-from pacer_gym.envs.kernels import Agent, empty_agent
+from pacer_gym.envs.lanes import Lane, LiveLane
+from pacer_gym.envs.observing import empty_agent
 from pacer_gym.latency.profiles import Profile, load_profile
+from pacer_gym.live.choice import EngineChoice, Model
 from pacer_gym.workloads.scenarios import Scenario, load_scenario
 from pacer_gym.workloads.slo import SLO
-from pacer_gym.workloads.streams import spawn_streams
+from pacer_gym.workloads.streams import RandomStreams, spawn_streams
 from pacer_gym.workloads.workload import Workload
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Episode:
-    """One engine with its requests, ready to serve."""
-
-    tables: Tables
-    truth: Truth
-    agent: Agent
-    slo: SLO
-    horizon_s: float
+if TYPE_CHECKING:
+    from pacer_gym.live.server import VllmServer
 
 
 class EpisodeSource:
@@ -53,6 +47,9 @@ class EpisodeSource:
         drift: str | None,
         slo: SLO | None,
         horizon_s: float | None,
+        engine: str = "simulator",
+        model: Model | None = None,
+        engine_settings: Mapping[str, object] | None = None,
     ) -> None:
         self._scenario = load_scenario(scenario, track=track) if isinstance(scenario, str) else scenario
         _require("scenario", self._scenario, Scenario, "a name or a Scenario")
@@ -66,12 +63,15 @@ class EpisodeSource:
             _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
         if horizon_s is not None:
             _require("horizon_s", horizon_s, Real, "a number of seconds")
+        self.engine = EngineChoice(name=engine, model=model, settings=dict(engine_settings or {}))
+        self._server: VllmServer | None = None
         self._rate_rps = _rate_range(rate_rps)
         self._drift = (
             drift if drift is not None else ("none" if workload is not None else self._scenario.drift)
         )
         if self._drift not in DRIFT_KINDS:
             raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)}, got {drift!r}")
+        self.engine.check_drift(self._drift)
         if horizon_s is not None and not 0.0 < horizon_s < math.inf:
             raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
         self._slo = slo if slo is not None else self._scenario.slo
@@ -79,7 +79,7 @@ class EpisodeSource:
         self._override = slo
         self._workload = self._with_targets(workload) if workload is not None else None
 
-    def draw(self, rng: np.random.Generator, options: dict[str, Any] | None) -> Episode:
+    def draw(self, rng: np.random.Generator, options: dict[str, Any] | None) -> Lane:
         """Draw an episode; `rng` is left one spawn further."""
         rate_rps = self._episode_rate(rng, options or {})
         streams = spawn_streams(rng)
@@ -92,17 +92,47 @@ class EpisodeSource:
             workload = self._with_targets(
                 self._scenario.workload(rate_rps=rate_rps, seed=streams, horizon_s=horizon_s)
             )
+        if self.engine.is_live:
+            return self._live_lane(workload, streams, horizon_s)
         limits = self.profile.limits
         tables = empty_tables(1, len(workload), limits.max_running)
         load_lane(tables, 0, workload, limits, residual_offset(self.profile, streams.residuals))
         receive_arrivals(tables, 0)
-        return Episode(
+        return Lane(
             tables=tables,
             truth=make_truth(self.profile, [drift_table(self._drift, drift_s, streams.drift)]),
             agent=empty_agent(1, len(workload), self.profile.coefficients),
+            limits=limits,
             slo=self._slo,
             horizon_s=horizon_s,
         )
+
+    def _live_lane(self, workload: Workload, streams: RandomStreams, horizon_s: float) -> LiveLane:
+        """Begin a run on the live engine, which the first episode starts."""
+        from pacer_gym.live.engine import VllmEngine
+
+        if self._server is not None and self._server.failure is not None:
+            self.close()
+        if self._server is None:
+            self._server = self.engine.server(self.profile)
+        live = VllmEngine(self._server, workload, streams=streams, slo=self._slo, profile=self.profile)
+        limits, model = live.spec.limits, live.spec.model
+        own = replace(self.profile, limits=limits, model=model)
+        return LiveLane(
+            tables=live.tables,
+            truth=make_truth(own, [drift_table("none", 1.0, streams.drift)]),
+            agent=empty_agent(1, len(workload), self.profile.coefficients),
+            limits=limits,
+            slo=self._slo,
+            horizon_s=horizon_s,
+            engine=live,
+        )
+
+    def close(self) -> None:
+        """Stop a live engine that was started here; another episode starts it again."""
+        if self._server is not None and self.engine.owns_server:
+            self._server.close()
+        self._server = None
 
     def _episode_rate(self, rng: np.random.Generator, options: dict[str, Any]) -> float:
         unknown = set(options) - {"rate_rps"}

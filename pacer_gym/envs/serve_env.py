@@ -1,17 +1,18 @@
 """`PacerServe-v0`: the engine as a Gymnasium environment, one step of the GPU a step."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from pacer_gym.engine.simulator import view_lane
 from pacer_gym.engine.view import EngineView
-from pacer_gym.envs import kernels, spaces
+from pacer_gym.envs import spaces
 from pacer_gym.envs.episode import EpisodeSource
-from pacer_gym.envs.rendering import Sample, StripChart
+from pacer_gym.envs.rendering import StripChart
 from pacer_gym.envs.reward import reward_terms
 from pacer_gym.latency.profiles import Profile
+from pacer_gym.live.choice import Model
 from pacer_gym.workloads.scenarios import Scenario
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.workload import Workload
@@ -100,6 +101,12 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     horizon_s : float, optional
         When an episode is truncated, in seconds; the scenario's, or none for a `workload`.
     action : {"budget", "budget+order", "continuous"}, default="budget"
+    engine : {"simulator", "vllm"}, default="simulator"
+        What serves. vLLM does so in real time, also while an agent thinks, and cannot be slowed.
+    model : str, path or VllmServer, optional
+        What vLLM serves: a model's folder, or a server that runs already and stays.
+    engine_settings : mapping, optional
+        Of a vLLM that is started: limits in place of the profile's, and its engine arguments.
     with_view : bool, default=False
         Put what a policy would see into `info["view"]`.
     render_mode : {"ansi", "rgb_array"}, optional
@@ -128,6 +135,9 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         slo: SLO | None = None,
         horizon_s: float | None = None,
         action: str = "budget",
+        engine: str = "simulator",
+        model: Model | None = None,
+        engine_settings: Mapping[str, object] | None = None,
         with_view: bool = False,
         render_mode: str | None = None,
     ) -> None:
@@ -142,6 +152,9 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
             drift=drift,
             slo=slo,
             horizon_s=horizon_s,
+            engine=engine,
+            model=model,
+            engine_settings=engine_settings,
         )
         self.action_space = spaces.action_space(action)
         self.observation_space = spaces.observation_space()
@@ -169,20 +182,12 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         info : dict
         """
         super().reset(seed=seed)
+        if self._source.engine.is_live and self.spec is not None:
+            self.spec.nondeterministic = True  # no seed repeats real time
         self._episode = episode = self._source.draw(self.np_random, options)
-        self._arrays = (*episode.tables, *episode.truth, *episode.agent)
         self._met = self._missed = 0
         observation = np.zeros(spaces.NUM_OBSERVATIONS, np.float32)
-        self._tokens_left = kernels.start_lane(
-            episode.tables,
-            episode.truth,
-            episode.agent,
-            0,
-            episode.slo.ttft_s,
-            episode.slo.tpot_s,
-            episode.horizon_s,
-            observation,
-        )
+        self._tokens_left = episode.start(observation)
         row = episode.tables.lanes[0]
         self._decodes, now_s = int(row["num_decodes"]), float(row["now_s"])
         self._over = not row["num_prompts"]
@@ -216,8 +221,9 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
             raise RuntimeError("no episode is running: call reset() first, and again after the end of each")
         prefill_tokens, order_kind = spaces.decode_action(self._action, self.action_space, action)
         observation = np.empty(spaces.NUM_OBSERVATIONS, np.float32)
-        now_s, met, missed, has_work, self._decodes, self._tokens_left = kernels.act_flat(
-            0, prefill_tokens, order_kind, observation, *self._arrays
+        self._over = True  # should the step fail
+        now_s, met, missed, has_work, self._decodes, self._tokens_left = self._episode.act(
+            prefill_tokens, order_kind, observation
         )
         terms = reward_terms(met - self._met, missed - self._missed)
         terminated = not has_work
@@ -226,7 +232,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         info = self._info(now_s, met, missed)
         info["reward_terms"] = terms
         if self._chart is not None:
-            self._chart.add(self._sample(now_s, info["attainment"]))
+            self._chart.add(self._episode.sample(info["attainment"]))
         return observation, terms["met"] + terms["missed"], terminated, truncated, info
 
     def view(self) -> EngineView:
@@ -238,7 +244,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
             Before the first `reset`.
         """
         self._require_episode()
-        return view_lane(self._episode.tables, 0, self._source.profile.limits)
+        return self._episode.view()
 
     def action_masks(self) -> np.ndarray:
         """Which actions make a difference now, as one flat bool array (for MaskablePPO).
@@ -265,6 +271,10 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
             return None
         return self._chart.text() if self.render_mode == "ansi" else self._chart.frame()
 
+    def close(self) -> None:
+        """Stop the vLLM that was started for this environment, if there is one."""
+        self._source.close()
+
     def _require_episode(self) -> None:
         if not hasattr(self, "_episode"):
             raise RuntimeError("no episode has begun: call reset() first")
@@ -286,16 +296,3 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         if self._with_view:
             info["view"] = self.view()
         return info
-
-    def _sample(self, now_s: float, attainment: float) -> Sample:
-        """What the chart shows of the step that has just run."""
-        row = self._episode.tables.lanes[0]
-        return Sample(
-            now_s=now_s,
-            step_s=float(row["step_s"]),
-            tpot_slo_s=self._episode.slo.tpot_s,
-            prefill_tokens=int(row["step_prefill_tokens"]),
-            decodes=int(row["step_decodes"]),
-            waiting=int(row["num_prompts"]),
-            attainment=attainment,
-        )

@@ -142,6 +142,59 @@ def relative_nnls(design: np.ndarray, step_s: np.ndarray, weights: np.ndarray | 
     return np.asarray(solution / scale)
 
 
+def octave_weights(gemm_tokens: np.ndarray) -> np.ndarray:
+    """Weights by which every octave of GEMM tokens counts alike.
+
+    Parameters
+    ----------
+    gemm_tokens : (n_steps,) np.ndarray
+        Positive token counts.
+
+    Returns
+    -------
+    (n_steps,) np.ndarray of float64
+
+    Examples
+    --------
+    >>> octave_weights(np.array([4.0, 6.0, 9.0])).tolist()
+    [0.5, 0.5, 1.0]
+    """
+    # frexp counts octaves exactly, where a logarithm could round across a border.
+    _, octave = np.frexp(gemm_tokens)
+    return np.asarray(1.0 / np.bincount(octave)[octave])
+
+
+def largest_step_weights(gemm_tokens: np.ndarray, share: float) -> np.ndarray:
+    """Weights by which the largest steps have at least a given share of the whole.
+
+    Parameters
+    ----------
+    gemm_tokens : (n_steps,) np.ndarray
+        GEMM tokens of each step.
+    share : float
+        What the largest twentieth of the steps, `MIN_ROWS` at least, count for together; in [0, 1).
+
+    Returns
+    -------
+    (n_steps,) np.ndarray of float64
+        Their mean is 1; all are 1 where the largest steps are as many as `share` anyway.
+
+    Examples
+    --------
+    >>> weights = largest_step_weights(np.arange(1, 101), 0.5)
+    >>> weights[[0, -1]].round(3).tolist(), round(float(weights[-30:].sum() / weights.sum()), 3)
+    ([0.714, 1.667], 0.5)
+    """
+    count = gemm_tokens.size
+    # A handful of steps, of a small sample's twentieth, must not decide half of seven coefficients.
+    num_largest = min(max(-(-count // 20), MIN_ROWS), count)
+    largest = gemm_tokens >= np.sort(gemm_tokens)[count - num_largest]
+    part = float(largest.mean())
+    if part >= share:
+        return np.ones(count)
+    return np.where(largest, share / part, (1.0 - share) / (1.0 - part))
+
+
 def mean_abs_percent_error(actual_s: np.ndarray, predicted_s: np.ndarray) -> float:
     """Mean of ``|predicted / actual - 1|``, in percent.
 

@@ -16,7 +16,13 @@ import numpy as np
 
 from pacer_gym.errors import ProfileError
 from pacer_gym.latency.features import ModelShape
-from pacer_gym.latency.fitting import check_features, check_training_data, relative_nnls
+from pacer_gym.latency.fitting import (
+    check_features,
+    check_training_data,
+    largest_step_weights,
+    octave_weights,
+    relative_nnls,
+)
 from pacer_gym.latency.schema import (
     name_coefficients,
     number_list,
@@ -50,9 +56,11 @@ class PhysicsLinear:
     Parameters
     ----------
     balanced : bool, default=False
-        Whether every octave of GEMM tokens counts alike.  By default every step does,
-        and as most steps of a busy server are small ones, the cost per token of large
-        steps, and with it any extrapolation, leans on what small steps happen to cost.
+        Whether every octave of GEMM tokens counts alike.  By default every step does, and as most
+        are small, the cost per token of large ones, and any extrapolation, leans on small ones.
+    largest_share : float, default=0
+        Weight that the largest twentieth of the steps has at least, in [0, 1); see
+        `largest_step_weights`.  With 0.5, steps beyond the measured are predicted better.
 
     Attributes
     ----------
@@ -61,7 +69,7 @@ class PhysicsLinear:
 
     Notes
     -----
-    Minimises the squared relative error, ``sum((features @ coef / step_s - 1)**2)``, by
+    Minimises the weighted squared relative error, ``sum(w * (features @ coef / step_s - 1)**2)``, by
     non-negative least squares [1]_.  Coefficients that cannot be negative keep predictions
     monotone in every feature, so a larger chunk never looks cheaper.
 
@@ -80,18 +88,19 @@ class PhysicsLinear:
 
     coef_: np.ndarray
 
-    def __init__(self, *, balanced: bool = False) -> None:
-        self.balanced = balanced
+    def __init__(self, *, balanced: bool = False, largest_share: float = 0.0) -> None:
+        if not 0.0 <= largest_share < 1.0:
+            raise ValueError(f"largest_share must be in [0, 1), got {largest_share}")
+        if balanced and largest_share:
+            raise ValueError(f"choose balanced or largest_share={largest_share}, not both")
+        self.balanced, self.largest_share = balanced, largest_share
 
     def fit(self, features: np.ndarray, step_s: np.ndarray) -> Self:
         """Learn the coefficients; bad training data is a `ValueError`."""
         matrix, times = check_training_data(features, step_s)
-        weights = None
-        if self.balanced:
-            # frexp counts octaves exactly, where a logarithm could round across a border.
-            _, octave = np.frexp(matrix[:, 1])
-            weights = 1.0 / np.bincount(octave)[octave]
-        self.coef_ = relative_nnls(matrix, times, weights)
+        tokens = matrix[:, 1]
+        weight = octave_weights(tokens) if self.balanced else largest_step_weights(tokens, self.largest_share)
+        self.coef_ = relative_nnls(matrix, times, weight)
         return self
 
     def predict(self, features: np.ndarray) -> np.ndarray:
@@ -102,16 +111,17 @@ class PhysicsLinear:
     def to_dict(self) -> dict[str, Any]:
         """Return parameters and coefficients by feature, ready for JSON."""
         require_fitted(self, "coef_")
-        coefficients = name_coefficients(self.coef_)
-        return {"kind": "physics_linear", "balanced": self.balanced, "coefficients": coefficients}
+        parameters = {"balanced": self.balanced, "largest_share": self.largest_share}
+        return {"kind": "physics_linear", **parameters, "coefficients": name_coefficients(self.coef_)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PhysicsLinear":
         """Rebuild what `to_dict` described."""
-        require_kind(data, "physics_linear", ("balanced", "coefficients"))
+        require_kind(data, "physics_linear", ("balanced", "largest_share", "coefficients"))
         if not isinstance(data["balanced"], bool):
             raise ProfileError(f"balanced must be true or false, got {data['balanced']!r}")
-        predictor = cls(balanced=data["balanced"])
+        (share,) = number_list([data["largest_share"]], "largest_share").tolist()
+        predictor = cls(balanced=data["balanced"], largest_share=share)
         predictor.coef_ = order_coefficients(data["coefficients"], "physics_linear")
         if (predictor.coef_ < 0.0).any():
             raise ProfileError(f"coefficients must not be negative, got {predictor.coef_.min()}")

@@ -93,10 +93,7 @@ class Profile:
                 f"profile {self.name!r} has schema version {self.schema_version}, this release reads "
                 f"{SCHEMA_VERSION}; build it again, or use the release that wrote it"
             )
-        if not isinstance(self.name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.name):
-            raise ProfileError(
-                f"a profile's name is lower-case letters, digits, dots, hyphens; got {self.name!r}"
-            )
+        check_profile_name(self.name)
         missing = [key for key in PROVENANCE_KEYS if key not in self.provenance]
         if missing:
             raise ProfileError(f"profile {self.name!r}: provenance lacks {', '.join(missing)}")
@@ -192,6 +189,22 @@ class Profile:
             raise
         except (TypeError, ValueError, OverflowError) as error:
             raise ProfileError(f"profile: {error}") from error
+
+
+def check_profile_name(name: str) -> None:
+    """Refuse a name that no profile can have.
+
+    Raises
+    ------
+    ProfileError
+        If it is anything but lower-case letters, digits, dots and hyphens.
+
+    Examples
+    --------
+    >>> check_profile_name("cpu-smollm2-135m")
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+        raise ProfileError(f"a profile's name is lower-case letters, digits, dots, hyphens; got {name!r}")
 
 
 def profile_names() -> list[str]:

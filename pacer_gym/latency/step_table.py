@@ -8,6 +8,7 @@ where `chunks` lists the prompts' shares as ``context:tokens;context:tokens`` an
 import csv
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -110,18 +111,34 @@ def read_steps_csv(path: str | os.PathLike[str]) -> StepTable:
     except IsADirectoryError:
         raise ProfileError(f"{path} is a folder; give the CSV file of measured steps") from None
     with file:
-        reader = csv.DictReader(file)
-        try:
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                raise ProfileError(
-                    f"{path}: no column {', '.join(missing)}; a steps file has {', '.join(COLUMNS)}"
-                )
-            rows = [_parse_row(row, f"{path}, line {reader.line_num}") for row in reader]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ProfileError(f"{path} is not a CSV file of measured steps: {error}") from None
+        return parse_steps(file, str(path))
+
+
+def parse_steps(lines: Iterable[str], source: str) -> StepTable:
+    """Read measured steps from lines of CSV; `source` is what messages call them.
+
+    Raises
+    ------
+    ProfileError
+        As `read_steps_csv`.
+
+    Examples
+    --------
+    >>> parse_steps(["step_s,decodes,decode_kv_tokens,chunks,cotenant", "0.1,1,9,,0"], "made").step_s.tolist()
+    [0.1]
+    """
+    reader = csv.DictReader(lines)
+    try:
+        missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+        if missing:
+            raise ProfileError(
+                f"{source}: no column {', '.join(missing)}; a steps file has {', '.join(COLUMNS)}"
+            )
+        rows = [_parse_row(row, f"{source}, line {reader.line_num}") for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ProfileError(f"{source} is not a CSV file of measured steps: {error}") from None
     if not rows:
-        raise ProfileError(f"{path} holds no steps")
+        raise ProfileError(f"{source} holds no steps")
     types = {"step_s": np.float64, "cotenant": np.bool_}
     columns = zip(fields(StepTable), zip(*rows, strict=True), strict=True)
     return StepTable(

@@ -159,7 +159,7 @@ def find_capacity(
         strict_interval_rps=None if strict_target is None else curve.crossing_interval_rps(strict_target),
         curve=curve,
         backlog_slope_rps=float(slopes_rps.mean()) if slopes_rps.size else math.nan,
-        is_stable=_is_stable(slopes_rps, passed_rps),
+        is_stable=is_steady(slopes_rps, passed_rps),
         non_monotone=curve.rises,
         horizon_s=float(horizon_s),
         warmup_s=float(warmup_s),
@@ -223,8 +223,26 @@ def check_capacity(
     )
 
 
-def _is_stable(slopes_rps: np.ndarray, rate_rps: float) -> bool:
-    """Whether the backlog held steady, as far as the seeds can tell."""
+def is_steady(slopes_rps: np.ndarray, rate_rps: float) -> bool:
+    """Whether the backlog held steady at a rate, as far as the seeds can tell.
+
+    Parameters
+    ----------
+    slopes_rps : (n_seeds,) np.ndarray
+        `backlog_slope_rps` of each seed's run.
+    rate_rps : float
+        Rate of the runs, in requests per second.
+
+    Returns
+    -------
+    bool
+        False where the mean growth is above 1 % of the rate and its interval leaves out 0.
+
+    Examples
+    --------
+    >>> is_steady(np.array([0.2, 0.25, 0.22]), 2.0), is_steady(np.array([0.2, -0.25, 0.3]), 2.0)
+    (False, True)
+    """
     if slopes_rps.size < 2 or slopes_rps.mean() <= _STEADY_SHARE * rate_rps:
         return True
     return bootstrap_interval(slopes_rps)[0] <= 0.0

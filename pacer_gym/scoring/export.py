@@ -201,6 +201,10 @@ def read_record(folder: str | Path) -> RunRecord:
         num_steps=about["engine"]["num_steps"],
         step_s_sum=about["engine"]["step_s_sum"],
         wall_s=about["timing"]["wall_s"],
+        # A run of an earlier version was a simulated one.
+        engine=told.get("engine", "simulator"),
+        failure=told.get("failure"),
+        aborted=tuple(told.get("aborted", ())),
     )
 
 

@@ -3,12 +3,14 @@
 import time
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pacer_gym.engine import DriftTable, Simulator
+from pacer_gym.engine import DriftTable, Engine, Simulator
+from pacer_gym.errors import EngineFailed
 from pacer_gym.latency.profiles import Profile
+from pacer_gym.live.choice import EngineChoice
 from pacer_gym.policy import Policy, is_privileged
 from pacer_gym.scoring.record import REQUEST_COLUMNS, STEP_COLUMNS, RunRecord
 from pacer_gym.workloads.slo import SLO
@@ -19,13 +21,15 @@ Progress = Callable[[float], None]
 """Called now and then during a run with the engine's clock, in seconds."""
 
 _STEPS_PER_REPORT = 256
+_LIVE_STEPS_PER_REPORT = 8
+_REHEARSED_STEPS = 200
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rollout:
     """A run that is ready to start; made by `prepare`.
 
-    The same rollout gives the same record every time it is run.
+    In simulated time the same rollout gives the same record every time it is run.
     """
 
     policy: Policy
@@ -41,6 +45,7 @@ class Rollout:
     window_s: tuple[float, float]
     horizon_s: float
     drain_s: float
+    engine: EngineChoice = field(default_factory=EngineChoice)
 
     def run(self, *, steps: bool = False, progress: Progress | None = None) -> RunRecord:
         """Serve until nothing is left, or the drain is over.
@@ -50,34 +55,79 @@ class Rollout:
         steps : bool, default=False
             Keep a row for every step; without it memory does not grow with time.
         progress : callable, optional
-            Called every few hundred steps with the engine's clock, in seconds.
+            Called now and then with the engine's clock, in seconds.
 
         Returns
         -------
         RunRecord
         """
+        if not self.engine.is_live:
+            simulator = Simulator(
+                self.workload,
+                self.profile,
+                streams=spawn_streams(self.seed),
+                drift=self.drift,
+                horizon_s=self.horizon_s,
+                slo=self.slo,
+            )
+            return self.serve(simulator, steps=steps, progress=progress)
+
+        from pacer_gym.live.engine import VllmEngine
+
+        self._rehearse()
+        with self.engine.serving(self.profile) as server:
+            live = VllmEngine(
+                server,
+                self.workload,
+                streams=spawn_streams(self.seed),
+                slo=self.slo,
+                profile=self.profile,
+            )
+            return self.serve(live, steps=steps, progress=progress)
+
+    def _rehearse(self) -> None:
+        """Let the policy decide a few simulated steps: the first ones may compile it, for seconds."""
         streams = spawn_streams(self.seed)
-        simulator = Simulator(
-            self.workload,
-            self.profile,
-            streams=streams,
-            drift=self.drift,
-            horizon_s=self.horizon_s,
-            slo=self.slo,
-        )
+        simulator = Simulator(self.workload, self.profile, streams=streams, slo=self.slo)
+        self.policy.reset(simulator.spec, streams.policy)
+        for _ in range(_REHEARSED_STEPS):
+            if not simulator.has_work:
+                break
+            self.policy.observe(simulator.step(self.policy.decide(simulator.view())))
+
+    def serve(self, engine: Engine, *, steps: bool = False, progress: Progress | None = None) -> RunRecord:
+        """The same on an engine that is ready with this rollout's workload.
+
+        Parameters
+        ----------
+        engine : Engine
+            Of the kind that the rollout says; it has served nothing yet.
+        steps, progress
+            As `run` takes them.
+
+        Returns
+        -------
+        RunRecord
+        """
         policy = self.policy
-        policy.reset(simulator.spec, streams.policy)
-        if is_privileged(policy):
-            policy.see(simulator)
+        policy.reset(engine.spec, spawn_streams(self.seed).policy)
+        if is_privileged(policy) and isinstance(engine, Simulator):
+            policy.see(engine)
 
         rows = array("d") if steps else None  # counts are exact in float64
         stop_s = self.horizon_s + self.drain_s
+        steps_per_report = _LIVE_STEPS_PER_REPORT if self.engine.is_live else _STEPS_PER_REPORT
         num_steps, step_s_sum = 0, 0.0
+        failure: str | None = None
         started_s = time.perf_counter()
-        while simulator.has_work and simulator.now_s <= stop_s:
-            view = simulator.view()
+        while engine.has_work and engine.now_s <= stop_s:
+            view = engine.view()
             decision = policy.decide(view)
-            outcome = simulator.step(decision)
+            try:
+                outcome = engine.step(decision)
+            except EngineFailed as error:
+                failure = str(error)
+                break
             policy.observe(outcome)
             num_steps += 1
             step_s_sum += outcome.step_s
@@ -98,16 +148,16 @@ class Rollout:
                         outcome.forced,
                     )
                 )
-            if num_steps % _STEPS_PER_REPORT == 1:
+            if num_steps % steps_per_report == 1:
                 if num_steps == 1:
                     started_s = time.perf_counter()  # the first step may have compiled the engine
                 if progress is not None:
-                    progress(simulator.now_s)
-        requests = simulator.requests()
+                    progress(engine.now_s)
+        requests = engine.requests()
         return RunRecord(
             request_columns={name: requests[name] for name in REQUEST_COLUMNS},
             step_columns=None if rows is None else _step_columns(rows),
-            itl_counts=simulator.itl_counts,
+            itl_counts=engine.itl_counts,
             policy=self.policy_reference,
             policy_settings=self.policy_settings,
             scenario=self.scenario,
@@ -116,13 +166,16 @@ class Rollout:
             seed=self.seed,
             profile_name=self.profile.name,
             drift=self.drift,
-            slo=simulator.spec.slo,
+            slo=engine.spec.slo,
             window_s=self.window_s,
             horizon_s=self.horizon_s,
-            end_s=simulator.now_s,
+            end_s=engine.now_s,
             num_steps=num_steps,
             step_s_sum=step_s_sum,
             wall_s=time.perf_counter() - started_s,
+            engine=self.engine.name,
+            failure=failure,
+            aborted=tuple(getattr(engine, "aborted", ())),
         )
 
 

@@ -93,6 +93,12 @@ class RunRecord:
         Time the engine spent in steps, in seconds.
     wall_s : float
         Wall time of the run, in seconds, without its first step (which may compile).
+    engine : {"simulator", "vllm"}
+        What served; vLLM serves in real time, so that no two of its runs are equal.
+    failure : str or None
+        What a live engine failed with, which ended the run; whatever was not served then is a miss.
+    aborted : tuple of int
+        Rows of `requests` that were aborted before they had all their tokens, which are misses too.
     """
 
     request_columns: Mapping[str, np.ndarray]
@@ -113,6 +119,9 @@ class RunRecord:
     num_steps: int
     step_s_sum: float
     wall_s: float
+    engine: str = "simulator"
+    failure: str | None = None
+    aborted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _freeze(self, "request_columns", REQUEST_COLUMNS)
@@ -163,6 +172,9 @@ class RunRecord:
             "window_s": list(self.window_s),
             "horizon_s": self.horizon_s,
             "end_s": self.end_s,
+            "engine": self.engine,
+            "failure": self.failure,
+            "aborted": list(self.aborted),
         }
 
     def __eq__(self, other: object) -> bool:

@@ -8,6 +8,7 @@ the engine's, and is never mistaken for a wrong argument, nor for a missed targe
 import inspect
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from pacer_gym.engine import DRIFT_KINDS, DriftTable, check_drift_kind, checked_drift
 from pacer_gym.latency.profiles import Profile, load_profile
+from pacer_gym.live.choice import EngineChoice, Model
 from pacer_gym.policy import Policy, load_policy, policy_reference
 from pacer_gym.scoring.loop import Progress, Rollout
 from pacer_gym.scoring.record import RunRecord
@@ -38,6 +40,9 @@ def prepare(
     horizon_s: float | None = None,
     warmup_s: float = 0.0,
     drain_s: float = 300.0,
+    engine: str = "simulator",
+    model: Model | None = None,
+    engine_settings: Mapping[str, object] | None = None,
 ) -> Rollout:
     """Check the arguments of `run`, which explains them, and draw the workload.
 
@@ -63,6 +68,7 @@ def prepare(
     if slo is not None:
         _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
     drift = None if drift is None else _check_drift(drift)
+    choice = EngineChoice(name=engine, model=model, settings=dict(engine_settings or {}))
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
     if isinstance(policy, type) or not isinstance(policy, Policy):
@@ -99,6 +105,8 @@ def prepare(
         horizon_s = scenario.horizon_s if horizon_s is None else horizon_s
         workload = scenario.workload(rate_rps=rate_rps, seed=spawn_streams(seed), horizon_s=horizon_s)
 
+    choice.check_drift(drift or "none")
+    choice.check_policy(policy)
     if isinstance(drift, str):
         check_drift_kind(drift, horizon_s)
     if not 0.0 <= warmup_s < horizon_s:
@@ -122,6 +130,7 @@ def prepare(
         window_s=(float(warmup_s), float(horizon_s)),
         horizon_s=float(horizon_s),
         drain_s=float(drain_s),
+        engine=choice,
     )
 
 
@@ -138,6 +147,9 @@ def run(
     horizon_s: float | None = None,
     warmup_s: float = 0.0,
     drain_s: float = 300.0,
+    engine: str = "simulator",
+    model: Model | None = None,
+    engine_settings: Mapping[str, object] | None = None,
     steps: bool = False,
     progress: Progress | None = None,
 ) -> RunRecord:
@@ -145,8 +157,8 @@ def run(
 
     Arrivals never wait for the server.  After the last one the engine drains;
     what is unfinished `drain_s` after the horizon stays unfinished, a miss.
-    One seed gives one record, to the last bit, and every policy meets the same
-    requests and the same noise.
+    In simulated time one seed gives one record, to the last bit, and every policy
+    meets the same requests and the same noise.
 
     Parameters
     ----------
@@ -174,10 +186,16 @@ def run(
         Requests that arrive before this are served but not judged.
     drain_s : float, default=300.0
         Most time to serve what is left after the horizon, in seconds.
+    engine : {"simulator", "vllm"}, default="simulator"
+        What serves; vLLM in real time and in this process, with no drift but "none".
+    model : str, path or VllmServer, optional
+        For vLLM: a folder with a ``config.json``, or a server that runs already and stays.
+    engine_settings : mapping, optional
+        For a vLLM that is started: limits in place of the profile's, and its engine arguments.
     steps : bool, default=False
         Keep a row for every step too.
     progress : callable, optional
-        Called every few hundred steps with the engine's clock, in seconds.
+        Called now and then with the engine's clock, in seconds.
 
     Returns
     -------
@@ -188,6 +206,8 @@ def run(
     ValueError
         Where the arguments do not fit together, before anything is simulated.
         What a policy raises is passed on as it is.
+    LiveError
+        If vLLM is missing or does not start; what fails later is told by the record.
 
     Examples
     --------
@@ -207,6 +227,9 @@ def run(
         horizon_s=horizon_s,
         warmup_s=warmup_s,
         drain_s=drain_s,
+        engine=engine,
+        model=model,
+        engine_settings=engine_settings,
     )
     return rollout.run(steps=steps, progress=progress)
 
@@ -273,8 +296,4 @@ def _settings(policy: Policy) -> dict[str, object]:
     """Constructor arguments that a policy keeps under their own names, where they are plain values."""
     names = inspect.signature(type(policy)).parameters
     kept = {name: getattr(policy, name) for name in names if hasattr(policy, name)}
-    return {
-        name: value
-        for name, value in kept.items()
-        if value is None or isinstance(value, str | int | float | bool)
-    }
+    return {k: v for k, v in kept.items() if v is None or isinstance(v, str | int | float | bool)}

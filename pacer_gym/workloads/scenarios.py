@@ -16,7 +16,7 @@ from pacer_gym.workloads.arrivals import mmpp_arrivals, poisson_arrivals
 from pacer_gym.workloads.lengths import chat_lengths, divide_tokens
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import RandomStreams, spawn_streams
-from pacer_gym.workloads.traces import TRACES, load_trace, trace_window
+from pacer_gym.workloads.traces import TRACES, load_trace, trace_cycles, trace_window
 from pacer_gym.workloads.workload import Workload
 
 SUITE = "v1"
@@ -161,7 +161,8 @@ class Scenario:
         Returns
         -------
         Workload
-            Requests with their targets.
+            Requests with their targets.  Of a trace, the seed draws where a window begins; one
+            that is long enough for the whole trace replays all of it, in cycles.
 
         Raises
         ------
@@ -182,7 +183,10 @@ class Scenario:
         streams = seed if isinstance(seed, RandomStreams) else spawn_streams(seed)
         horizon_s = self.horizon_s if horizon_s is None else horizon_s
         if self.needs_trace is not None:
-            drawn = trace_window(self._trace(self.needs_trace), rate_rps, horizon_s, streams.arrivals)
+            trace = self._trace(self.needs_trace)
+            # What holds the whole trace needs no scale of its own: all seeds meet the same requests.
+            replay = trace_cycles if rate_rps * horizon_s >= len(trace) else trace_window
+            drawn = replay(trace, rate_rps, horizon_s, streams.arrivals)
             arrival_s, prompt_tokens, output_tokens = (
                 drawn.arrival_s,
                 drawn.prompt_tokens,

@@ -185,12 +185,56 @@ def trace_window(trace: Workload, rate_rps: float, horizon_s: float, rng: np.ran
     (array([1, 2, 3]), array([0. , 0.3, 1.2]))
     """
     count = int(np.ceil(expected_requests(rate_rps, horizon_s)))
+    index, elapsed_s = _consecutive(trace, count, rng)
+    # The last gap only sets the scale.
+    return _replayed(trace, index, elapsed_s, count / (rate_rps * elapsed_s[-1]), horizon_s)
+
+
+def trace_cycles(trace: Workload, rate_rps: float, horizon_s: float, rng: np.random.Generator) -> Workload:
+    """Replay a whole trace from somewhere in it, over and over, at a mean rate.
+
+    Parameters
+    ----------
+    trace, rate_rps, horizon_s, rng
+        As `trace_window` takes them.
+
+    Returns
+    -------
+    Workload
+        As by `trace_window`, but time is scaled so that the whole *trace* has the rate:
+        whatever the seed, any ``len(trace) / rate_rps`` seconds hold each of its requests once.
+
+    Raises
+    ------
+    ValueError, WorkloadError
+        As `trace_window` does.
+
+    Examples
+    --------
+    >>> trace = Workload([0.0, 1.0, 4.0], [1, 2, 3], [4, 5, 6])
+    >>> cycles = trace_cycles(trace, 0.5, 12.0, np.random.default_rng(0))
+    >>> cycles.prompt_tokens, cycles.arrival_s
+    (array([2, 3, 1, 2, 3, 1]), array([ 0.,  3.,  5.,  6.,  9., 11.]))
+    """
+    # The sparsest of the stretches may need more requests than the rate says; a cycle more covers it.
+    count = int(np.ceil(expected_requests(rate_rps, horizon_s))) + len(trace)
+    index, elapsed_s = _consecutive(trace, count, rng)
+    return _replayed(trace, index, elapsed_s, trace.rate_rps / rate_rps, horizon_s)
+
+
+def _consecutive(trace: Workload, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Consecutive requests from a drawn one on, and the time that has passed after the gap behind each."""
     gaps_s = np.append(np.diff(trace.arrival_s), 1.0 / trace.rate_rps)
     start = int(rng.random() * len(trace))
     index = (start + np.arange(count)) % len(trace)
-    # From each request to the next; the last gap only sets the scale.
-    elapsed_s = np.cumsum(gaps_s[index])
-    arrival_s = np.append(0.0, elapsed_s[:-1]) * (count / (rate_rps * elapsed_s[-1]))
+    return index, np.cumsum(gaps_s[index])
+
+
+def _replayed(
+    trace: Workload, index: np.ndarray, elapsed_s: np.ndarray, scale: float, horizon_s: float
+) -> Workload:
+    """Requests of a trace, the first at time 0, their gaps scaled, cut at the horizon."""
+    arrival_s = np.append(0.0, elapsed_s[:-1]) * scale
     kept = index[arrival_s < horizon_s]
     return replace(
         trace,

@@ -1,9 +1,6 @@
 """A profile built from measured steps splits them honestly and can be built again."""
 
-import json
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +9,8 @@ from pacer_gym.errors import ProfileError
 from pacer_gym.latency.calibration import MIN_STEPS, build_profile
 from pacer_gym.latency.features import step_features
 from pacer_gym.latency.limits import EngineLimits
-from pacer_gym.latency.profiles import load_profile
-from tests.latency.made_steps import CONFIG, COSTS, SHAPE, write_steps
+from tests.latency.made_steps import COSTS, SHAPE, write_steps
 
-ROOT = Path(__file__).parents[2]
 SOURCE = {"command": "none", "date": "2026-01-01", "engine": "none", "hardware": "none"}
 
 
@@ -87,66 +82,3 @@ def test_steps_that_teach_nothing_are_refused(table):
     same = replace(table, chunks=np.zeros_like(table.chunks), decodes=np.ones_like(table.decodes))
     with pytest.raises(ProfileError, match="cannot become a profile: sequences is 1 in every step"):
         build(same)
-
-
-def test_the_script_builds_the_shipped_profile_from_the_measured_steps(data_folder, tmp_path):
-    folder, out = data_folder / "vllm-cpu-smollm2-135m", tmp_path / "profile.json"
-    main = runpy.run_path(str(ROOT / "scripts" / "build_cpu_profile.py"))["main"]
-    arguments = [str(folder / "steps.csv"), str(folder / "config.json"), "--out", str(out)]
-    assert main(arguments) == 0
-    first = out.read_bytes()
-    assert main(arguments) == 0
-    assert out.read_bytes() == first
-    built, shipped = load_profile(out), load_profile("cpu-smollm2-135m")
-    # Another processor may round a fit's last digits otherwise; all else is the same text.
-    for one, other in (
-        (built.truth.knot_s, shipped.truth.knot_s),
-        (built.truth.coefficients, shipped.truth.coefficients),
-        (built.truth.residuals, shipped.truth.residuals),
-        (built.coefficients, shipped.coefficients),
-        (built.calibration_ratios, shipped.calibration_ratios),
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-18)
-    assert built.provenance["inputs_sha256"] == shipped.provenance["inputs_sha256"]
-    assert json.loads(first)["limits"] == json.loads(shipped.to_json())["limits"]
-
-
-def test_the_script_asks_where_steps_of_ones_own_come_from_and_records_what_it_is_told(tmp_path, capsys):
-    main = runpy.run_path(str(ROOT / "scripts" / "build_cpu_profile.py"))["main"]
-    config, steps, out = tmp_path / "config.json", tmp_path / "mine.csv", tmp_path / "mine.json"
-    config.write_text(json.dumps(CONFIG))
-    words = [str(steps), str(config), "--out", str(out)]
-    own = [
-        "--name",
-        "mine",
-        "--date",
-        "2027-01-01",
-        "--hardware",
-        "a toy",
-        "--engine",
-        "none",
-        "--load",
-        "any",
-    ]
-
-    def failure(*options):
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *options])
-        told = capsys.readouterr().err
-        assert (ended.value.code, told.count("\n"), out.exists()) == (2, 1, False)
-        return told
-
-    assert "mine.csv" in failure()
-    write_steps(steps, 60)
-    assert "holds steps of your own: say where they come from, --model" in failure(*own)
-    own += ["--model", "small", "--max-running", "8"]
-    assert "a profile needs at least 320 steps" in failure(*own)
-    write_steps(steps, 1000)
-    assert main([*words, *own]) == 0
-    profile = load_profile(out)
-    assert (profile.name, profile.limits.max_running) == ("mine", 8)
-    assert profile.provenance["hardware"] == "a toy"
-    assert profile.provenance["command"] == (
-        "python scripts/build_cpu_profile.py mine.csv config.json --name mine --date 2027-01-01 "
-        "--hardware 'a toy' --engine none --load any --model small --max-running 8"
-    )

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from pacer_gym.latency.fitting import (
     check_features,
     check_training_data,
+    largest_step_weights,
     mean_abs_percent_error,
+    octave_weights,
     relative_nnls,
     round_significant,
 )
@@ -116,3 +118,27 @@ def test_rounding_keeps_nine_digits_and_a_second_time_changes_nothing(value):
     assert round_significant([once])[0] == once
     # Near the least float there are no nine digits to keep.
     assert abs(once - value) <= max(5.0001e-9 * abs(value), 1e-320)
+
+
+@given(tokens=st.lists(st.integers(1, 2048), min_size=1, max_size=900), share=st.floats(0.0, 0.99))
+@settings(max_examples=60)
+def test_the_largest_steps_have_their_share_and_no_step_is_lost(tokens, share):
+    gemm_tokens = np.array(tokens, dtype=np.float64)
+    weights = largest_step_weights(gemm_tokens, share)
+    assert weights.mean() == pytest.approx(1.0)
+    assert (weights > 0.0).all()
+    num_largest = min(max(int(np.ceil(len(tokens) / 20)), 30), len(tokens))
+    border = sorted(tokens)[-num_largest]
+    assert weights[gemm_tokens >= border].sum() / weights.sum() >= share - 1e-12
+    # Of two steps the larger one never counts less.
+    assert (np.diff(weights[np.argsort(gemm_tokens)]) >= 0.0).all()
+
+
+def test_a_sample_whose_largest_thirty_are_half_of_it_is_weighted_evenly():
+    assert (largest_step_weights(np.arange(60.0), 0.5) == 1.0).all()
+    assert largest_step_weights(np.arange(61.0), 0.5).max() > 1.0
+
+
+def test_every_octave_has_the_same_weight_in_all():
+    weights = octave_weights(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 8.0]))
+    assert weights.tolist() == [1.0, 0.5, 0.5, 1 / 3, 1 / 3, 1 / 3, 1.0]

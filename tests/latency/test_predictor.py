@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pacer_gym.errors import ProfileError
 from pacer_gym.latency.features import FEATURE_NAMES, read_steps_csv, step_features
-from pacer_gym.latency.fitting import mean_abs_percent_error
+from pacer_gym.latency.fitting import mean_abs_percent_error, relative_nnls
 from pacer_gym.latency.model_shape import ModelShape
 from pacer_gym.latency.predictor import PhysicsLinear, Roofline, load_predictor, save_predictor
 from pacer_gym.latency.trees import BoostedTrees, LinearPlusTrees
@@ -20,6 +20,7 @@ STEP_S = FEATURES @ COSTS * noise(300)
 PREDICTORS = [
     PhysicsLinear(),
     PhysicsLinear(balanced=True),
+    PhysicsLinear(largest_share=0.5),
     Roofline(model=SHAPE),
     BoostedTrees(num_trees=20),
     LinearPlusTrees(num_trees=20, max_depth=2, learning_rate=0.2, seed=3),
@@ -27,9 +28,9 @@ PREDICTORS = [
 each_predictor = pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda p: type(p).__name__)
 
 
-@pytest.mark.parametrize("balanced", [False, True])
-def test_exact_costs_are_recovered_exactly(balanced):
-    fitted = PhysicsLinear(balanced=balanced).fit(FEATURES, FEATURES @ COSTS)
+@pytest.mark.parametrize("settings", [{}, {"balanced": True}, {"largest_share": 0.5}], ids=str)
+def test_exact_costs_are_recovered_exactly(settings):
+    fitted = PhysicsLinear(**settings).fit(FEATURES, FEATURES @ COSTS)
     np.testing.assert_allclose(fitted.coef_, COSTS, rtol=1e-6, atol=1e-16)
 
 
@@ -53,6 +54,37 @@ def test_balance_pulls_the_fit_towards_the_rare_octaves():
         return mean_abs_percent_error(step_s[rare], predicted_s[rare])
 
     assert error(PhysicsLinear(balanced=True)) < error(PhysicsLinear())
+
+
+def test_a_share_for_the_largest_steps_extrapolates_better_where_tokens_get_cheaper():
+    features = made_features(1200)
+    # Above 64 tokens each costs a fifth less, as a kernel that has filled its tiles.
+    step_s = 0.02 + 1e-3 * np.minimum(features[:, 1], 64.0) + 8e-4 * np.maximum(features[:, 1] - 64.0, 0.0)
+    step_s = (step_s + features[:, 2:] @ COSTS[2:]) * noise(1200)
+    small = features[:, 1] <= 512.0
+
+    def error(predictor):
+        predicted_s = predictor.fit(features[small], step_s[small]).predict(features[~small])
+        return mean_abs_percent_error(step_s[~small], predicted_s)
+
+    assert error(PhysicsLinear(largest_share=0.5)) < error(PhysicsLinear())
+
+
+def test_no_share_for_the_largest_steps_is_plain_least_squares():
+    assert np.array_equal(
+        PhysicsLinear(largest_share=0.0).fit(FEATURES, STEP_S).coef_, relative_nnls(FEATURES, STEP_S)
+    )
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+def test_a_share_outside_its_range_is_refused(share):
+    with pytest.raises(ValueError, match=r"largest_share must be in \[0, 1\), got"):
+        PhysicsLinear(largest_share=share)
+
+
+def test_only_one_way_of_weighting_can_be_chosen():
+    with pytest.raises(ValueError, match="choose balanced or largest_share"):
+        PhysicsLinear(balanced=True, largest_share=0.5)
 
 
 def test_roofline_recovers_both_rates():
@@ -183,6 +215,8 @@ def damaged(predictor, **changes):
         (damaged(PhysicsLinear(), balanced=None), "missing keys: balanced"),
         (damaged(PhysicsLinear(), coefficients={"steps": 1}), "missing keys: decode_kv_bytes"),
         (damaged(Roofline(model=SHAPE), model={"layers": 1}), "model: unknown keys: none; missing"),
+        (damaged(PhysicsLinear(), largest_share=None), "missing keys: largest_share"),
+        (damaged(PhysicsLinear(), largest_share=1.0), "largest_share must be in"),
         (damaged(PhysicsLinear(), balanced="false"), "balanced must be true or false, got 'false'"),
         (
             damaged(PhysicsLinear(), coefficients=dict.fromkeys(FEATURE_NAMES, -1.0)),

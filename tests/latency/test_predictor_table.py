@@ -30,7 +30,7 @@ def test_the_table_ranks_the_model_that_made_the_steps_first(main, folder, tmp_p
     assert main(["--steps", str(folder / "steps.csv"), "--out", str(out), "--repeats", "2"]) == 0
     result = json.loads(out.with_suffix(".json").read_text())
     errors = result["errors_percent"]
-    assert len(errors) == 5
+    assert len(errors) == 6
     for by_split in errors.values():
         assert len(by_split["random"]) == len(by_split["extrapolating"]) == 2
     linear = max(errors["physics-shaped linear"]["extrapolating"])

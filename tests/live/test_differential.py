@@ -1,7 +1,6 @@
 """At every step the simulator and vLLM's own scheduler agree on tokens, preemptions and who is done.
 
-Both get the same requests and decisions.  The simulator's clock says when a request arrives, so it joins
-both before the same step, and what is compared is scheduling alone.
+Together the tests compare more than 200,000 steps, with more than 5,000 preemptions.
 """
 
 from collections import Counter
@@ -12,119 +11,42 @@ import numpy as np
 import pytest
 
 from pacer_gym.engine.simulator import Simulator
-from pacer_gym.engine.state import CHUNK_ID, CHUNK_TOKENS, PREEMPTED_ID
-from pacer_gym.engine.view import EngineView, StepDecision, StepOutcome
+from pacer_gym.engine.view import EngineView, StepDecision
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.policy import is_privileged, load_policy, policy_names
 from pacer_gym.workloads.scenarios import load_scenario
 from pacer_gym.workloads.streams import spawn_streams
-from pacer_gym.workloads.workload import Workload
-from tests.engine.cases import MOST_STEPS, Case, make_case, starved_case, tables_of
+from tests.engine.cases import Case, make_case
 
 pytest.importorskip("vllm", reason='vLLM is not installed: pip install "pacer-gym[live]"')
 
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from tests.live.decided_scheduler import DecidedScheduler
-from tests.live.stock_scheduler import StockEngine, StockState, StockStep
+from pacer_gym.live.imposing import ImposingScheduler
+from pacer_gym.live.scheduler import AsyncPolicyScheduler, PolicyScheduler
+from tests.live.side_by_side import (
+    Decide,
+    DecisionsSideBySide,
+    PolicySideBySide,
+    SimulatedClock,
+    both_series,
+    steps_by_themselves,
+)
 
 pytestmark = pytest.mark.live
 
-Decide = Callable[[EngineView], StepDecision]
-Observe = Callable[[StepOutcome], object]
-
-
-class SideBySide:
-    """A simulator and vLLM's scheduler that meet the same requests."""
-
-    def __init__(self, simulator: Simulator, workload: Workload, scheduler_class: type[Scheduler]) -> None:
-        self.simulator, self.workload, self.limits = simulator, workload, simulator.spec.limits
-        self.stock = StockEngine(self.limits, scheduler_class)
-        self.arrived = 0
-        self.finished: set[int] = set()
-        self.seen = Counter(cases=1)
-        self._receive()
-
-    def run(self, decide: Decide, observe: Observe | None = None) -> Counter[str]:
-        """Run both to their end; count what the comparison met with."""
-        while self.simulator.has_work:
-            assert self.seen["steps"] < MOST_STEPS, "the run does not end"
-            outcome = self.step(decide(self.simulator.view()))
-            if observe is not None:
-                observe(outcome)
-        return self.seen
-
-    def step(self, decision: StepDecision) -> StepOutcome:
-        """One step of both; a difference is a failure that shows where it began."""
-        view, before = self.simulator.view(), self.stock.state()
-        order = None if decision.order is None else view.prompt_ids[decision.order].tolist()
-        outcome = self.simulator.step(decision)
-        ours = self._last_step(view)
-        theirs = self.stock.step(decision.prefill_tokens, order)
-        self._receive()
-        self.seen.update(steps=1, preemptions=outcome.preempted, forced=outcome.forced)
-        told = f"{decision.prefill_tokens} tokens in the order {order}, {self.limits}, from {before}"
-        assert ours == theirs, told
-        assert state_of(self.simulator.view()) == self.stock.state(), told
-        return outcome
-
-    def _last_step(self, view: EngineView) -> StockStep:
-        tables = tables_of(self.simulator)
-        row, scratch = tables.lanes[0], tables.step_i8[:, 0]
-        preempted = set(scratch[PREEMPTED_ID, : row["step_preempted"]].tolist())
-        tokens = {request: 1 for request in view.decode_ids.tolist() if request not in preempted}
-        chunks = scratch[:, : row["step_chunks"]].tolist()
-        tokens.update(zip(chunks[CHUNK_ID], chunks[CHUNK_TOKENS], strict=True))
-        done = set(np.flatnonzero(np.isfinite(self.simulator.requests()["finish_s"])).tolist())
-        finished, self.finished = done - self.finished, done
-        return StockStep(tokens, preempted, finished)
-
-    def _receive(self) -> None:
-        """Hand vLLM what has arrived by the simulator's clock, except what could never fit."""
-        work = self.workload
-        while self.arrived < len(work) and work.arrival_s[self.arrived] <= self.simulator.now_s:
-            prompt, output = int(work.prompt_tokens[self.arrived]), int(work.output_tokens[self.arrived])
-            if prompt + output <= min(self.limits.max_model_tokens, self.limits.cache_tokens):
-                self.stock.add(self.arrived, prompt, output)
-            self.arrived += 1
-
-
-def state_of(view: EngineView) -> StockState:
-    """The simulator's requests in the form of vLLM's."""
-    decoding = (view.decode_ids, view.decode_context_tokens, view.decode_output_tokens)
-    prompts = rows(view.prompt_ids, view.prompt_computed_tokens, view.prompt_output_tokens)
-    num_prefilling = np.count_nonzero(view.prompt_computed_tokens)
-    return StockState(rows(*decoding), prompts[:num_prefilling], prompts[num_prefilling:], view.free_blocks)
-
-
-def rows(*columns: np.ndarray) -> list[tuple[int, ...]]:
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def crowded_case(seed: int) -> Case:
-    """One of a numbered series of engines with many requests for a cache of a few long ones."""
-    rng = np.random.default_rng([seed, 3])
-    return make_case(
-        seed=seed,
-        num_requests=int(rng.integers(20, 50)),
-        num_blocks=int(rng.integers(16, 48)),
-        block_tokens=int(rng.choice([4, 16])),
-        max_running=int(rng.choice([1, 2, 8, 24])),
-        more_batched=int(rng.choice([0, 32, 2000])),
-        longest_prompt=int(rng.choice([10, 60, 300])),
-        longest_output=int(rng.choice([1, 40, 120])),
-        habit=str(rng.choice(["full", "mixed"])),
-    )
+POLICIES = [name for name in policy_names() if not is_privileged(load_policy(name))]
 
 
 def run_all(
     num_seeds: int, decider_of: Callable[[Case], Decide], scheduler_class: type[Scheduler]
 ) -> Counter[str]:
-    """Compare along both series of cases, the starved ones being short."""
+    """Compare the same decisions along both series of cases."""
     seen = Counter[str]()
-    for case in (*map(starved_case, range(4 * num_seeds)), *map(crowded_case, range(num_seeds))):
-        seen += SideBySide(case.simulator(), case.workload, scheduler_class).run(decider_of(case))
+    for case in both_series(num_seeds):
+        seen += DecisionsSideBySide(case.simulator(), case.workload, scheduler_class).run(decider_of(case))
     return seen
 
 
@@ -166,40 +88,131 @@ def half_done_first(case: Case) -> Decide:
     return decide
 
 
+class AsyncImposingScheduler(ImposingScheduler, AsyncScheduler):
+    """What `AsyncPolicyScheduler` schedules with."""
+
+
 def test_vllm_as_it_is_fills_steps_as_the_simulator_does():
-    seen = run_all(50, fill, Scheduler)
-    assert seen["steps"] > 30_000
-    assert seen["preemptions"] > 1500
+    seen = run_all(25, fill, Scheduler)
+    assert seen["steps"] > 15_000
+    assert seen["preemptions"] > 750
 
 
 def test_vllm_with_a_budget_of_tokens_shares_it_as_the_simulator_does():
-    seen = run_all(50, any_budget, Scheduler)
-    assert seen["steps"] > 30_000
-    assert min(seen["preemptions"], seen["forced"]) > 1500
+    seen = run_all(25, any_budget, Scheduler)
+    assert seen["steps"] > 15_000
+    assert min(seen["preemptions"], seen["forced"]) > 750
 
 
 def test_half_done_prompts_in_any_order_get_the_same_tokens_from_both():
-    seen = run_all(80, half_done_first, DecidedScheduler)
-    assert seen["steps"] > 50_000
-    assert min(seen["preemptions"], seen["forced"]) > 3000
+    seen = run_all(25, half_done_first, ImposingScheduler)
+    assert seen["steps"] > 15_000
+    assert min(seen["preemptions"], seen["forced"]) > 750
 
 
-def test_prompts_in_any_order_get_the_same_tokens_from_both():
-    seen = run_all(150, any_order, DecidedScheduler)
-    assert seen["steps"] > 90_000
-    assert min(seen["preemptions"], seen["forced"]) > 4000
+@pytest.mark.parametrize(
+    ("scheduler_class", "num_seeds"), [(ImposingScheduler, 60), (AsyncImposingScheduler, 15)]
+)
+def test_prompts_in_any_order_get_the_same_tokens_from_both(scheduler_class, num_seeds):
+    seen = run_all(num_seeds, any_order, scheduler_class)
+    assert seen["steps"] > 600 * num_seeds
+    assert min(seen["preemptions"], seen["forced"]) > 25 * num_seeds
 
 
-@pytest.mark.parametrize("name", [name for name in policy_names() if not is_privileged(load_policy(name))])
-def test_every_policy_meets_the_same_engine_in_both(name):
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_sees_and_hears_the_same_in_vllm_as_in_the_simulator(name):
+    first = 10 * POLICIES.index(name)
+    seen = run_policy(name, both_series(5, first), PolicyScheduler)
+    assert seen["steps"] > 3000
+    assert seen["preemptions"] > 100
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_serves_the_scenarios_alike_in_both(name):
     limits = EngineLimits(max_batched_tokens=512, max_running=24, num_blocks=160, max_model_tokens=2048)
     profile = replace(load_profile("cpu-smollm2-135m"), limits=limits)
-    seen = Counter[str]()
     for seed, scenario in enumerate(("bursty", "tiers")):
         workload = load_scenario(scenario).workload(rate_rps=12.0, seed=seed, horizon_s=20.0)
         streams = spawn_streams(seed)
         simulator = Simulator(workload, profile, streams=streams)
-        policy = load_policy(name)
-        policy.reset(simulator.spec, streams.policy)
-        seen += SideBySide(simulator, workload, DecidedScheduler).run(policy.decide, policy.observe)
-    assert seen["steps"] > 100
+        pair = PolicySideBySide(simulator, workload, load_policy(name), streams.policy)
+        assert pair.run()["steps"] > 100
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_asynchronous_scheduling_changes_nothing_while_steps_do_not_overlap(name):
+    seen = run_policy(name, both_series(1, 10 * POLICIES.index(name) + 5), AsyncPolicyScheduler)
+    assert seen["steps"] > 300
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_deciding_a_step_ahead_changes_nothing_while_there_is_room(name):
+    seen = Counter[str]()
+    for k in range(10):
+        seen += run_ahead(name, roomy_case(10 * POLICIES.index(name) + k))
+    assert seen["steps"] > 200
+    assert seen["steps beside an ending request"] > 20
+    assert seen["for want of what an ending request holds"] == 0
+
+
+def test_deciding_a_step_ahead_differs_only_by_what_requests_hold_that_are_about_to_end():
+    # `run_ahead` fails on a difference beside which no request is about to end.
+    seen = Counter[str]()
+    for k, case in enumerate(both_series(25, 500)):
+        seen += run_ahead(POLICIES[k % len(POLICIES)], case)
+    assert seen["steps"] > 3000
+    assert seen["preemptions"] > 50
+    assert 0 < seen["for want of what an ending request holds"] < seen["cases"]
+
+
+@pytest.mark.parametrize(
+    ("base", "stock", "ahead"),
+    [
+        (PolicyScheduler, Scheduler, False),
+        (AsyncPolicyScheduler, AsyncScheduler, False),
+        (AsyncPolicyScheduler, AsyncScheduler, True),
+    ],
+)
+def test_a_policy_that_fills_steps_leaves_vllm_as_it_is(base, stock, ahead):
+    steps, preemptions = 0, 0
+    for case in both_series(12, 900):
+        policy, rng = load_policy("vllm_default"), spawn_streams(0).policy
+        spec, clock = case.simulator().spec, SimulatedClock()
+        bound = base.bound_to(policy, spec=spec, rng=rng, clock=clock)
+        ours = steps_by_themselves(case, bound, clock, ahead=ahead)
+        theirs = steps_by_themselves(case, stock, SimulatedClock(), ahead=ahead)
+        for mine, other in zip(ours, theirs, strict=True):
+            assert mine == other
+            steps, preemptions = steps + 1, preemptions + len(mine[1])
+    assert steps > 5000
+    assert preemptions > 200
+
+
+def run_policy(name: str, cases: list[Case], base: type[PolicyScheduler]) -> Counter[str]:
+    seen = Counter[str]()
+    for case in cases:
+        rng = spawn_streams(case.seed).policy
+        seen += PolicySideBySide(case.simulator(), case.workload, load_policy(name), rng, base).run()
+    return seen
+
+
+def run_ahead(name: str, case: Case) -> Counter[str]:
+    rng, simulator = spawn_streams(case.seed).policy, case.simulator()
+    pair = PolicySideBySide(simulator, case.workload, load_policy(name), rng, AsyncPolicyScheduler)
+    return pair.run_ahead()
+
+
+def roomy_case(seed: int) -> Case:
+    """One of a numbered series of engines with room for all that arrives."""
+    rng = np.random.default_rng([seed, 5])
+    return make_case(
+        seed=seed,
+        num_requests=int(rng.integers(5, 25)),
+        num_blocks=4000,
+        block_tokens=int(rng.choice([4, 16])),
+        max_running=32,
+        more_batched=int(rng.choice([8, 32, 2000])),
+        longest_prompt=int(rng.choice([10, 60, 300])),
+        longest_output=int(rng.choice([1, 12, 40])),
+        habit="mixed",
+    )

@@ -138,3 +138,21 @@ def test_json_is_sorted_and_says_null_for_what_is_no_number():
         "b": [None, [1, None]],
     }
     assert to_json({"b": 1, "a": 2}).index('"a"') < to_json({"b": 1, "a": 2}).index('"b"')
+
+
+def test_a_live_run_reads_back_with_its_failure(tmp_path):
+    rows = [(0.0, 10, 5, 0.5, 0.75), (50.0, 60, 9, NEVER, NEVER)]
+    record = make_record(rows, engine="vllm", failure="the device is gone", aborted=(1,))
+    again = read_record(write_record(record, tmp_path / "run", table_format="csv"))
+    assert again == record != make_record(rows)
+    assert (again.engine, again.failure, again.aborted) == ("vllm", "the device is gone", (1,))
+
+
+def test_a_run_of_an_earlier_version_was_a_simulated_one(tmp_path):
+    record = make_record([(0.0, 10, 5, 0.5, 0.75)])
+    folder = write_record(record, tmp_path / "run", table_format="csv")
+    about = json.loads((folder / "record.json").read_text())
+    for name in ("engine", "failure", "aborted"):
+        del about["run"][name]
+    (folder / "record.json").write_text(json.dumps(about))
+    assert read_record(folder) == record

@@ -1,0 +1,223 @@
+"""What an agent is shown of a lane, compiled: the numbers of `spaces.OBSERVATION`.
+
+`Agent` is what the environment remembers beside the engine's own tables: a few
+numbers a lane, and room to order prompts in.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pacer_gym.compiled import njit
+from pacer_gym.engine.state import (
+    ARRIVAL_S,
+    COMPUTED_TOKENS,
+    CONTEXT_TOKENS,
+    FIRST_TOKEN_S,
+    GENERATED_TOKENS,
+    LEFT_TOKENS,
+    OUTPUT_TOKENS,
+    SLOT_ID,
+    TARGET_TOKENS,
+    TPOT_SLO_S,
+    TTFT_SLO_S,
+    Tables,
+)
+from pacer_gym.engine.timing import Truth
+from pacer_gym.latency.features import write_features
+from pacer_gym.tactics.kernels import prompt_due_s
+
+_RATE_MEMORY_S = 10.0
+_SLOW_WEIGHT, _FAST_WEIGHT = 0.05, 0.3
+_MOST_HEADROOM = 1e12
+
+AGENT_DTYPE = np.dtype(
+    [
+        ("ttft_slo_s", "f8"),
+        ("tpot_slo_s", "f8"),
+        ("horizon_s", "f8"),
+        ("slow_ratio", "f8"),
+        ("fast_ratio", "f8"),
+        ("arrival_rate_rps", "f8"),
+        ("seen_now_s", "f8"),
+        ("seen_arrivals", "i8"),
+    ],
+    align=True,
+)
+
+
+class Agent(NamedTuple):
+    """Memory of the environment's side of each lane.
+
+    Attributes
+    ----------
+    memory : (n_lanes,) np.ndarray of AGENT_DTYPE
+    coefficients : (7,) np.ndarray of float64
+        The profile's offline fit, seconds per unit of each feature.
+    due_s, process_s : (n_lanes, n_requests) np.ndarray of float64
+    order, scratch : (n_lanes, n_requests) np.ndarray of int64
+    features : (n_lanes, 7) np.ndarray of float64
+    """
+
+    memory: np.ndarray
+    coefficients: np.ndarray
+    due_s: np.ndarray
+    process_s: np.ndarray
+    order: np.ndarray
+    scratch: np.ndarray
+    features: np.ndarray
+
+
+def empty_agent(num_lanes: int, num_requests: int, coefficients: np.ndarray) -> Agent:
+    """Room for the environment's side of `num_lanes` lanes."""
+    return Agent(
+        memory=np.zeros(num_lanes, AGENT_DTYPE),
+        coefficients=coefficients,
+        due_s=np.empty((num_lanes, num_requests)),
+        process_s=np.empty((num_lanes, num_requests)),
+        order=np.empty((num_lanes, num_requests), np.int64),
+        scratch=np.empty((num_lanes, num_requests), np.int64),
+        features=np.empty((num_lanes, 7)),
+    )
+
+
+@njit(cache=True)
+def start_lane(
+    t: Tables, truth: Truth, agent: Agent, lane: int, ttft_slo_s: float, tpot_slo_s: float, horizon_s: float,
+    out: np.ndarray,
+) -> int:  # fmt: skip
+    """Begin an episode on a freshly loaded lane; tokens left to prefill."""
+    memory = agent.memory[lane]
+    memory.ttft_slo_s = ttft_slo_s
+    memory.tpot_slo_s = tpot_slo_s
+    memory.horizon_s = horizon_s
+    memory.slow_ratio = 1.0
+    memory.fast_ratio = 1.0
+    memory.arrival_rate_rps = 0.0
+    memory.seen_now_s = t.lanes[lane].now_s
+    memory.seen_arrivals = t.lanes[lane].next_arrival
+    return observe_lane(t, truth, agent, lane, out)
+
+
+@njit(cache=True)
+def remember_lane(t: Tables, agent: Agent, lane: int) -> None:
+    """Take in the ratio of the last step to its prediction, and the arrivals since."""
+    row, memory = t.lanes[lane], agent.memory[lane]
+    predicted_s = _dot(agent.coefficients, t.features[lane])
+    if predicted_s > 0.0:
+        ratio = row.step_s / predicted_s
+        memory.slow_ratio += _SLOW_WEIGHT * (ratio - memory.slow_ratio)
+        memory.fast_ratio += _FAST_WEIGHT * (ratio - memory.fast_ratio)
+    elapsed_s = row.now_s - memory.seen_now_s
+    if elapsed_s > 0.0:
+        arrivals = row.next_arrival - memory.seen_arrivals
+        weight = elapsed_s / (elapsed_s + _RATE_MEMORY_S)
+        memory.arrival_rate_rps += weight * (arrivals / elapsed_s - memory.arrival_rate_rps)
+    memory.seen_now_s = row.now_s
+    memory.seen_arrivals = row.next_arrival
+
+
+@njit(cache=True)
+def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarray) -> int:
+    """Fill `out` in the order of `spaces.OBSERVATION`; prompt tokens left to compute."""
+    row, memory = t.lanes[lane], agent.memory[lane]
+    now_s = row.now_s
+
+    left, urgent_left, late = 0, 0, 0
+    urgent_s, least_slack, longest_wait = np.inf, 1.0, 0.0
+    for k in range(row.num_prompts):
+        request = t.prompt_ids[0, lane, k]
+        tokens = tokens_left(t, lane, request)
+        left += tokens
+        target_s = t.request_f8[TTFT_SLO_S, lane, request]
+        due_s = due_s_of(t, lane, request)
+        if due_s < now_s:
+            late += 1
+        elif due_s < urgent_s:
+            urgent_s, urgent_left = due_s, tokens
+            least_slack = (due_s - now_s) / target_s
+        if t.request_i8[GENERATED_TOKENS, lane, request] == 0:
+            longest_wait = max(longest_wait, (now_s - t.request_f8[ARRIVAL_S, lane, request]) / target_s)
+
+    kv_tokens, behind = 0, 0
+    tpot_s, least_lead, sum_lead = np.inf, np.inf, 0.0
+    for slot in range(row.num_decodes):
+        request = t.decode_i8[SLOT_ID, lane, slot]
+        kv_tokens += t.decode_i8[CONTEXT_TOKENS, lane, slot] + 1
+        target_s = t.request_f8[TPOT_SLO_S, lane, request]
+        tpot_s = min(tpot_s, target_s)
+        produced = t.request_i8[OUTPUT_TOKENS, lane, request] - t.decode_i8[LEFT_TOKENS, lane, slot]
+        lead = (t.request_f8[FIRST_TOKEN_S, lane, request] - now_s) / target_s + produced
+        least_lead = min(least_lead, lead)
+        sum_lead += lead
+        behind += lead < 0.0
+    if row.num_decodes == 0:
+        tpot_s, least_lead = memory.tpot_slo_s, 0.0
+
+    features = agent.features[lane]
+    write_features(
+        features, row.num_decodes, kv_tokens, 0, 0, 0, 0,
+        truth.flop_per_pair, truth.kv_bytes_per_token, truth.batch_buckets,
+    )  # fmt: skip
+    decode_s = _dot(agent.coefficients, features) * memory.slow_ratio
+    token_s = agent.coefficients[1] * memory.slow_ratio
+    # A target of inf leaves room for any batch: inf / inf would be nan.
+    headroom = min(max(0.0, (tpot_s - decode_s) / token_s), _MOST_HEADROOM) if token_s > 0.0 else 0.0
+
+    out[0] = _saturate(row.num_decodes, 16.0)
+    out[1] = _saturate(kv_tokens, 8192.0)
+    out[2] = _saturate(row.num_prefilling, 2.0)
+    out[3] = _saturate(row.num_prompts - row.num_prefilling, 8.0)
+    out[4] = _saturate(left, 1024.0)
+    out[5] = _saturate(urgent_left, 256.0)
+    out[6] = min(longest_wait, 4.0)
+    out[7] = min(max(least_slack, -1.0), 1.0)
+    out[8] = late / row.num_prompts if row.num_prompts > 0 else 0.0
+    out[9] = min(tpot_s / 0.1, 4.0)
+    out[10] = min(memory.ttft_slo_s, 8.0)
+    out[11] = min(max(least_lead, -8.0), 8.0)
+    out[12] = min(max(sum_lead / row.num_decodes, -8.0), 8.0) if row.num_decodes > 0 else 0.0
+    out[13] = behind / row.num_decodes if row.num_decodes > 0 else 0.0
+    out[14] = min(decode_s / tpot_s, 4.0)
+    out[15] = _saturate(headroom, 128.0)
+    out[16] = min(row.step_s / tpot_s, 4.0)
+    out[17] = _saturate(row.step_prefill_tokens, 128.0)
+    out[18] = min(memory.slow_ratio, 4.0)
+    out[19] = min(memory.fast_ratio, 4.0)
+    out[20] = _saturate(memory.arrival_rate_rps, 4.0)
+    out[21] = row.free_blocks / row.num_blocks
+    out[22] = _saturate(row.step_preempted, 1.0)
+    out[23] = min(now_s / memory.horizon_s, 1.0)
+    return left
+
+
+@njit(cache=True)
+def _saturate(value: float, scale: float) -> float:
+    return value / (value + scale)
+
+
+@njit(cache=True)
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Sum in a fixed order; a BLAS dot may round differently on another machine."""
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(cache=True)
+def tokens_left(t: Tables, lane: int, request: int) -> int:
+    """Prompt tokens of a request that are not computed."""
+    return t.request_i8[TARGET_TOKENS, lane, request] - t.request_i8[COMPUTED_TOKENS, lane, request]
+
+
+@njit(cache=True)
+def due_s_of(t: Tables, lane: int, request: int) -> float:
+    """When a prompt's next token is due, in seconds."""
+    return prompt_due_s(
+        t.request_f8[ARRIVAL_S, lane, request],
+        t.request_f8[TTFT_SLO_S, lane, request],
+        t.request_f8[FIRST_TOKEN_S, lane, request],
+        t.request_i8[GENERATED_TOKENS, lane, request],
+        t.request_f8[TPOT_SLO_S, lane, request],
+    )

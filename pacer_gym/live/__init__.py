@@ -1,0 +1,1 @@
+"""The same policies inside a running vLLM: scheduler, engine, calibration, serving."""
