@@ -158,7 +158,7 @@ def test_deciding_a_step_ahead_changes_nothing_while_there_is_room(name):
 def test_deciding_a_step_ahead_differs_only_by_what_requests_hold_that_are_about_to_end():
     # `run_ahead` fails on a difference beside which no request is about to end.
     seen = Counter[str]()
-    for k, case in enumerate(both_series(25, 500)):
+    for k, case in enumerate(both_series(32, 500)):
         seen += run_ahead(POLICIES[k % len(POLICIES)], case)
     assert seen["steps"] > 3000
     assert seen["preemptions"] > 50

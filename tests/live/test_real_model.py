@@ -7,6 +7,8 @@ from pacer_gym.workloads.slo import SLO
 
 pytest.importorskip("vllm", reason='vLLM is not installed: pip install "pacer-gym[live]"')
 
+from vllm.platforms import current_platform
+
 from pacer_gym.live.launch import launch_engine, scheduler_of, stop_engine
 from pacer_gym.live.scheduler import AsyncPolicyScheduler, PolicyScheduler
 from tests.live.side_by_side import AnyDecision
@@ -46,7 +48,16 @@ def tokens_of_vllm(model, requests):
     return tokens
 
 
-@pytest.mark.parametrize("base", [PolicyScheduler, AsyncPolicyScheduler])
+@pytest.mark.parametrize(
+    "base",
+    [
+        PolicyScheduler,
+        pytest.param(
+            AsyncPolicyScheduler,
+            marks=pytest.mark.skipif(current_platform.is_cpu(), reason="vLLM never schedules ahead on a CPU"),
+        ),
+    ],
+)
 def test_a_model_says_the_same_under_any_decisions_and_any_preemptions(base, model, requests, tokens_of_vllm):
     policy = AnyDecision("mixed", seed=1)
     bound = base.bound_to(policy, slo=SLO(2.0, 0.1))
