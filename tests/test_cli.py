@@ -187,7 +187,7 @@ def test_the_report_says_how_the_run_ended_and_counts_for_people(here, capsys):
     (here / "mine.csv").write_text(TRACE)
     assert main(["run", "srpf", "--trace", "mine.csv", "--slo", "2:0.1"]) == 0
     told = capsys.readouterr().out
-    assert "arrivals from 0 s to 3 s; the last request finished at 2.1 s" in told
+    assert "arrivals from 0 s to 3 s; the last request finished at 2.0 s" in told
     assert "33.3 % of requests" in told
     assert "100.0 % (TTFT" in told
     assert "30 tokens " in told

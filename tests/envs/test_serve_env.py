@@ -60,7 +60,7 @@ def test_stable_baselines3s_checker_has_nothing_to_say(action):
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_served_workload_pays_met_minus_missed_and_terminates(action):
-    env = make(workload=small_workload(), horizon_s=None, action=action, slo=pg.SLO(0.5, 0.05))
+    env = make(workload=small_workload(), horizon_s=None, action=action, slo=pg.SLO(0.2, 0.025))
     env.action_space.seed(1)
     rewards, info, terminated, truncated = play(env, lambda _: env.action_space.sample())
     assert (terminated, truncated) == (True, False)
@@ -70,7 +70,7 @@ def test_a_served_workload_pays_met_minus_missed_and_terminates(action):
 
 
 def test_a_horizon_truncates():
-    _, info, terminated, truncated = play(make(horizon_s=10.0, rate_rps=5.0), lambda _: 4)
+    _, info, terminated, truncated = play(make(horizon_s=10.0, rate_rps=12.0), lambda _: 4)
     assert (terminated, truncated) == (False, True)
     assert info["now_s"] >= 10.0
 
@@ -95,9 +95,9 @@ class Constant:
 
 @pytest.mark.parametrize("scenario", ["poisson-standard", "drift-cotenant", "tiers"])
 def test_the_environment_and_the_runner_serve_alike_to_the_last_bit(scenario):
-    env = make(scenario=scenario, rate_rps=3.0)
+    env = make(scenario=scenario, rate_rps=8.0)
     play(env, lambda _: 6, seed=7)
-    record = pg.run(Constant(spaces.BUDGETS[6]), scenario, rate_rps=3.0, seed=7, horizon_s=60.0, drain_s=0.0)
+    record = pg.run(Constant(spaces.BUDGETS[6]), scenario, rate_rps=8.0, seed=7, horizon_s=60.0, drain_s=0.0)
     tables = env.unwrapped._episode.tables
     expected = record.requests
     np.testing.assert_array_equal(tables.request_f8[3, 0], expected["first_token_s"])
@@ -106,14 +106,14 @@ def test_the_environment_and_the_runner_serve_alike_to_the_last_bit(scenario):
 
 @pytest.mark.parametrize("kind", [1, 2, 3])
 def test_orders_are_those_of_the_tactics(kind):
-    env = make(action="budget+order", rate_rps=8.0, with_view=True, workload=None)
+    env = make(action="budget+order", rate_rps=20.0, with_view=True, workload=None)
     _, info = env.reset(seed=3)
     rng = np.random.default_rng(0)
     compared = 0
     for _ in range(400):
         view, index = info["view"], int(rng.integers(5))
         pace = PrefillPace(engine_spec(env.unwrapped._source.profile, pg.SLO(2.0, 0.1)))
-        pace_s = pace.seconds_per_token(view, max(spaces.BUDGETS[index], 16))
+        pace_s = pace.seconds_per_token(view, max(spaces.BUDGETS[index], view.limits.block_tokens))
         due_s, process_s = prompt_deadline_s(view), prefill_times_s(view, pace_s)
         wanted = [
             None,
@@ -182,7 +182,7 @@ def observed(view, spec, slo, memory, row):
 
 @pytest.mark.parametrize("scenario", ["tiers", "poisson-tight"])
 def test_observations_are_what_the_view_says(scenario):
-    env = make(scenario=scenario, rate_rps=5.0)
+    env = make(scenario=scenario, rate_rps=12.0)
     observation, info = env.reset(seed=5)
     env.action_space.seed(5)
     inner = env.unwrapped
@@ -247,8 +247,8 @@ def test_a_range_of_rates_is_sampled_at_reset_and_an_option_fixes_it():
     env = make(rate_rps=(1.0, 6.0))
     counts = [env.reset(seed=s) and env.unwrapped._episode.tables.lanes[0]["num_requests"] for s in range(20)]
     assert min(counts) < 130 < 250 < max(counts)
-    env.reset(seed=0, options={"rate_rps": 3.0})
-    fixed = make(rate_rps=3.0)
+    env.reset(seed=0, options={"rate_rps": 8.0})
+    fixed = make(rate_rps=8.0)
     fixed.reset(seed=0)
     np.testing.assert_array_equal(
         env.unwrapped._episode.tables.request_f8[0], fixed.unwrapped._episode.tables.request_f8[0]
@@ -258,7 +258,7 @@ def test_a_range_of_rates_is_sampled_at_reset_and_an_option_fixes_it():
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=10)
 def test_random_play_stays_inside_the_spaces(seed):
-    env = make(action="budget+order", horizon_s=10.0, rate_rps=6.0, slo=pg.SLO(0.3, 0.04))
+    env = make(action="budget+order", horizon_s=10.0, rate_rps=15.0, slo=pg.SLO(0.3, 0.04))
     observation, info = env.reset(seed=seed)
     env.action_space.seed(seed)
     total, over = 0.0, False
@@ -299,11 +299,11 @@ def test_renderings_show_the_last_steps():
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_vectors_of_environments_match_single_ones(mode):
     envs = gym.make_vec(
-        "pacer_gym:PacerServe-v0", num_envs=2, vectorization_mode=mode, rate_rps=3.0, horizon_s=20.0
+        "pacer_gym:PacerServe-v0", num_envs=2, vectorization_mode=mode, rate_rps=8.0, horizon_s=20.0
     )
     try:
         observations, _ = envs.reset(seed=4)
-        singles = [make(rate_rps=3.0, horizon_s=20.0) for _ in range(2)]
+        singles = [make(rate_rps=8.0, horizon_s=20.0) for _ in range(2)]
         for k, env in enumerate(singles):
             np.testing.assert_array_equal(observations[k], env.reset(seed=4 + k)[0])
         for _ in range(20):

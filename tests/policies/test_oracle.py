@@ -75,7 +75,7 @@ def test_a_policy_that_may_be_ranked_is_shown_nothing(rankable):
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize(("rate_rps", "drift"), [(3.3, "none"), (2.4, "step")])
+@pytest.mark.parametrize(("rate_rps", "drift"), [(8.5, "none"), (6.2, "step")])
 def test_no_policy_without_its_knowledge_does_better(rate_rps, drift):
     shares = {
         name: attainment(

@@ -38,7 +38,7 @@ def test_two_seconds_after_a_stall_requests_fare_as_if_there_had_been_none(aroun
 def test_around_a_stall_no_five_seconds_are_worse_than_with_a_fixed_budget(around_a_stall):
     paced, fixed = (around_a_stall[name, "stalled"] for name in ("pacer", "fixed_budget"))
     for start_s in np.arange(STALLED_S - 10.0, STALLED_S + 40.0, 5.0):
-        # Some eighty requests arrive in a window, of which chance takes one or two.
+        # Some two hundred requests arrive in a window, of which chance takes one or two.
         assert share(paced, start_s, start_s + 5.0) >= share(fixed, start_s, start_s + 5.0) - 0.03
     assert share(paced, STALLED_S, STALLED_S + 20.0) >= share(fixed, STALLED_S, STALLED_S + 20.0) + 0.1
 

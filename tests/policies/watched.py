@@ -43,7 +43,7 @@ class Watched:
         return self.pacer.ratio_bound
 
 
-def serve(policy, scenario="poisson-standard", rate_rps=2.0, horizon_s=100.0, **settings):
+def serve(policy, scenario="poisson-standard", rate_rps=5.0, horizon_s=100.0, **settings):
     return pg.run(policy, scenario, rate_rps=rate_rps, horizon_s=horizon_s, **settings)
 
 

@@ -14,7 +14,7 @@ from tests.scoring.records import make_record
 
 @pytest.fixture(scope="module")
 def record():
-    return run("fixed_budget", "drift-step", rate_rps=2.0, horizon_s=90.0, steps=True)
+    return run("fixed_budget", "drift-step", rate_rps=5.5, horizon_s=90.0, steps=True)
 
 
 def test_the_picture_has_four_labelled_panels_over_one_time_axis(record):
@@ -38,7 +38,7 @@ def test_every_step_is_drawn_beside_the_target(record):
 def test_the_spell_of_drift_is_shaded(record):
     (shade,) = draw_run(record).axes[0].patches
     assert (shade.get_x(), shade.get_x() + shade.get_width()) == pytest.approx((30.0, 60.0))
-    calm = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=30.0, steps=True)
+    calm = run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=30.0, steps=True)
     assert not draw_run(calm).axes[0].patches
 
 

@@ -56,14 +56,14 @@ class Eager(WholePrompt):
 
 def test_the_same_seed_gives_the_same_record_and_another_seed_another():
     first, again, other = (
-        run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=60.0, seed=seed) for seed in (1, 1, 2)
+        run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=60.0, seed=seed) for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_a_rollout_can_be_run_again_and_keeping_steps_changes_nothing_else():
-    rollout = prepare("random_budget", "poisson-standard", rate_rps=2.0, horizon_s=60.0)
+    rollout = prepare("random_budget", "poisson-standard", rate_rps=5.0, horizon_s=60.0)
     bare, full = rollout.run(), rollout.run(steps=True)
     assert bare.step_columns is None
     assert replace(full, step_columns=None) == bare
@@ -71,7 +71,7 @@ def test_a_rollout_can_be_run_again_and_keeping_steps_changes_nothing_else():
 
 def test_every_policy_meets_the_same_requests():
     told = ["arrival_s", "prompt_tokens", "output_tokens", "ttft_slo_s", "tpot_slo_s"]
-    runs = [run(name, "tiers", rate_rps=2.0, horizon_s=60.0) for name in ("fixed_budget", "random_budget")]
+    runs = [run(name, "tiers", rate_rps=5.0, horizon_s=60.0) for name in ("fixed_budget", "random_budget")]
     for column in told:
         np.testing.assert_array_equal(*(record.request_columns[column] for record in runs))
     assert runs[0] != runs[1]
@@ -98,7 +98,7 @@ def test_a_record_is_what_a_plain_loop_over_the_engine_finds():
 
 
 def test_the_score_agrees_with_the_engine_on_every_request():
-    rollout = prepare("fixed_budget", "tiers", rate_rps=3.5, horizon_s=120.0)
+    rollout = prepare("fixed_budget", "tiers", rate_rps=9.0, horizon_s=120.0)
     record = rollout.run()
     streams = spawn_streams(0)
     engine = Simulator(rollout.workload, rollout.profile, streams=streams, horizon_s=120.0)
@@ -112,7 +112,7 @@ def test_the_score_agrees_with_the_engine_on_every_request():
 
 
 def test_replaying_the_requests_of_a_record_is_the_run_itself():
-    record = run("deadline_order", "tiers", rate_rps=3.0, horizon_s=60.0, seed=5, steps=True)
+    record = run("deadline_order", "tiers", rate_rps=8.0, horizon_s=60.0, seed=5, steps=True)
     requests = record.requests
     workload = Workload(
         requests["arrival_s"],
@@ -128,7 +128,7 @@ def test_replaying_the_requests_of_a_record_is_the_run_itself():
 
 
 def test_the_step_table_conserves_time_tokens_and_requests():
-    record = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=60.0, steps=True)
+    record = run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=60.0, steps=True)
     steps, requests = record.steps, record.requests
     assert len(steps) == record.num_steps
     assert steps["latency_s"].sum() == pytest.approx(record.step_s_sum)
@@ -152,8 +152,8 @@ def test_what_is_unfinished_when_the_drain_is_over_is_a_miss():
 
 
 def test_the_warm_up_is_served_and_not_judged():
-    whole = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=60.0)
-    warm = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=60.0, warmup_s=20.0)
+    whole = run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=60.0)
+    warm = run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=60.0, warmup_s=20.0)
     assert warm.num_requests == whole.num_requests
     assert warm.window_s == (20.0, 60.0)
     assert attainment(warm) == attainment(whole, between=(20.0, 60.0))
@@ -191,14 +191,14 @@ def test_drift_slows_the_middle_and_is_the_scenarios_unless_given():
 
 def test_a_policy_that_fails_is_a_crash_and_not_a_miss():
     with pytest.raises(ZeroDivisionError, match="a bug of the policy's"):
-        run(Broken(), "poisson-standard", rate_rps=2.0, horizon_s=60.0)
+        run(Broken(), "poisson-standard", rate_rps=5.0, horizon_s=60.0)
     with pytest.raises(DecisionError):
-        run(Eager(), "poisson-standard", rate_rps=2.0, horizon_s=60.0)
+        run(Eager(), "poisson-standard", rate_rps=5.0, horizon_s=60.0)
 
 
 def test_progress_is_told_with_the_clock():
     told = []
-    record = run("fixed_budget", "poisson-standard", rate_rps=2.0, horizon_s=120.0, progress=told.append)
+    record = run("fixed_budget", "poisson-standard", rate_rps=5.0, horizon_s=120.0, progress=told.append)
     assert told == sorted(told)
     assert told[0] > 0.0
     assert told[-1] <= record.end_s
