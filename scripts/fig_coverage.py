@@ -15,7 +15,7 @@ from results import RESULTS, markdown_table, write_result
 
 import pacer_gym as pg
 
-RATE_RPS, HORIZON_S, SEED = 1.8, 600.0, 1000
+RATE_RPS, HORIZON_S, SEED = 4.3, 600.0, 1000
 SCENARIOS = ("poisson-standard", "drift-step", "drift-ramp", "drift-cotenant")
 BOUNDS = ("aci", "quantile", "dtaci", "offline")
 ALPHA, AFTER_STEPS, ROLLING_STEPS = 0.1, 2000, 200

@@ -16,7 +16,7 @@ from results import markdown_table, write_result
 import pacer_gym as pg
 from pacer_gym.engine.drift import DriftTable
 
-RATE_RPS, HORIZON_S = 1.8, 180.0
+RATE_RPS, HORIZON_S = 4.3, 180.0
 START_S, STALL_S, FACTOR = 100.0, 5.0, 10.0
 END_S = START_S + STALL_S
 SEEDS = range(2000, 2060)
