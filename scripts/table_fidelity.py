@@ -192,11 +192,15 @@ Nobody knows the last two beforehand: they tell an error of the simulator from a
 its speed. Simulated figures are means over {len(RESIDUAL_SEEDS)} series of residuals. Several figures
 in one cell are live / foretold / own speed / by time.
 
-{markdown_table(header, table)}
+## summary
 
 {markdown_table(times, summary)}
 
 The study reports {STUDY_POINTS} points.
+
+## cells
+
+{markdown_table(header, table)}
 """
     data = {"cells": [plain_row(row) for row in rows], "differences_points": errors, "kendall_tau": agreement}
     write_result("fidelity", page, data, packages=PACKAGES)

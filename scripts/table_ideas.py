@@ -17,12 +17,12 @@ from pacer_gym.scoring.sweep import Cell, run_cells
 
 # About what Pacer carries in each scenario, so that neither all nor none of the requests are met.
 RATES_RPS = {
-    "poisson-tight": 2.05,
-    "poisson-standard": 2.9,
-    "poisson-relaxed": 3.65,
-    "bursty": 2.1,
-    "azure-chat": 2.85,
-    "azure-code": 0.9,
+    "poisson-tight": 5.55,
+    "poisson-standard": 7.4,
+    "poisson-relaxed": 8.7,
+    "bursty": 5.3,
+    "azure-chat": 7.9,
+    "azure-code": 2.1,
 }
 # A window of the code trace may be calm or hold its largest burst: more of them are needed.
 SEEDS = {s: range(2000, 2040) if s == "azure-code" else range(2000, 2010) for s in RATES_RPS}

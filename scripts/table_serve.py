@@ -32,7 +32,7 @@ from pacer_gym.workloads.slo import SLO
 
 TARGETS = SLO(ttft_s=2.0, tpot_s=0.1)
 WARMUPS = 8
-# Of the rate that fixed 128 gets through when all requests come at once: beyond it a queue only grows.
+# Of the rate that fixed 128 gets through when all requests come at once.
 PAST = 1.1
 NAME = "smollm2-135m"
 # Both servers alike.  vLLM gives its steps all cores but the one that its scheduler and the API share.
@@ -251,7 +251,7 @@ def as_page(
     if carried_rps is not None:
         chosen = (
             f"That rate is {PAST:g} times the {carried_rps:.2f} req/s that 128 tokens a step get through "
-            "when all requests come at once, so that its queue only grows. "
+            "when requests come all at once. "
         )
     return f"""# Pacer in `vllm serve`
 
