@@ -41,6 +41,8 @@ class Pacer:
         always learned that way.
     """
 
+    needs_prompts = True
+
     def __init__(
         self, *, bound: str = "aci", alpha: float = 0.1, bank_slack: float = 0.0, online_refit: bool = False
     ) -> None:
@@ -74,10 +76,14 @@ class Pacer:
             return StepDecision(prefill_room(view, view.decode_ids.size + chunk_tokens))
         return self._packer.pack(view, self._fit.coefficients, self.ratio_bound.ratio, self._typical)
 
+    def predict_s(self, features: np.ndarray) -> float:
+        """Predicted seconds of a step with these (7,) features; nan while nothing is known of the engine."""
+        return self._fit.predict_s(features)
+
     def observe(self, outcome: StepOutcome) -> None:
         """Judge the step by the bound, then learn from it."""
         self._steps += 1
-        predicted_s = self._fit.predict_s(outcome.features)
+        predicted_s = self.predict_s(outcome.features)
         if predicted_s > 0.0:  # False for nan: no prediction, nothing to judge
             ratio = outcome.step_s / predicted_s
             self.ratio_bound.update(ratio)

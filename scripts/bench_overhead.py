@@ -5,6 +5,7 @@ python scripts/bench_overhead.py
 writes `docs/results/overhead.md` and `.json`; it needs vLLM and no model.  Two schedulers serve the same
 requests in turns, step by step: vLLM's own, and the policy's.  vLLM's own is given as many tokens as the
 policy's has just scheduled, and steps that do not hold the same tokens of the same requests are left out.
+Every cell is measured several times, with schedulers of its own each time.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pacer_gym.errors import LiveError
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.live.versions import check_vllm, installed_vllm
 
-STEPS, WARM_UP = 3000, 300
+ROUNDS, STEPS, WARM_UP = 3, 1500, 300
 RUNNING = (16, 32)
 WAITING = (8, 256)
 POLICIES = ("fixed_budget", "deadline_order", "pacer")
@@ -49,13 +50,14 @@ class SimulatedTime:
 
 
 class Overhead(NamedTuple):
-    """Medians over steps, in microseconds, and how many steps there were."""
+    """Medians over steps, in microseconds, how many steps there were, and the medians of each round."""
 
     stock_wall_us: float
     wall_us: float
     stock_cpu_us: float
     cpu_us: float
     steps: int
+    rounds_us: list[float]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -81,9 +83,17 @@ def main(argv: list[str] | None = None) -> int:
         "vLLM alone (us)",
         "added (us)",
         "added, CPU time (us)",
+        "added, by round (us)",
     ]
     rows = [
-        (policy, running, waiting, cell.steps, *(f"{us:.0f}" for us in cell[:2]), f"{cell.cpu_us:.0f}")
+        (
+            policy,
+            running,
+            waiting,
+            cell.steps,
+            *(f"{us:.0f}" for us in (cell.stock_wall_us, cell.wall_us, cell.cpu_us)),
+            f"{min(cell.rounds_us):.0f} to {max(cell.rounds_us):.0f}",
+        )
         for (running, waiting, policy), cell in cells.items()
     ]
     page = f"""# What a policy adds to a step of vLLM's scheduler
@@ -110,25 +120,29 @@ def measure(policy: str, *, running: int, waiting: int) -> Overhead:
 
     from pacer_gym.live.scheduler import PolicyScheduler
 
-    clock = SimulatedTime()
-    profile = replace(pg.load_profile("cpu-smollm2-135m"), limits=EngineLimits(max_running=running))
-    bound = PolicyScheduler.bound_to(pg.load_policy(policy), spec=engine_spec(profile, SLO), clock=clock)
-    ours = BusyScheduler(bound, running=running, waiting=waiting, between=clock.pass_step)
-    stock = BusyScheduler(Scheduler, running=running, waiting=waiting)
-    pairs: list[tuple[Cost, Cost]] = []
-    for step in range(STEPS + WARM_UP):
-        full = ours.num_running == stock.num_running == running
-        tokens, cost = ours.step()
-        stock_tokens, stock_cost = stock.step(sum(tokens.values()))
-        if full and tokens == stock_tokens and step >= WARM_UP:
-            pairs.append((stock_cost, cost))
-    median = statistics.median
+    rounds: list[list[tuple[Cost, Cost]]] = []
+    for _ in range(ROUNDS):
+        clock = SimulatedTime()
+        profile = replace(pg.load_profile("cpu-smollm2-135m"), limits=EngineLimits(max_running=running))
+        spec = engine_spec(profile, SLO)
+        bound = PolicyScheduler.bound_to(pg.load_policy(policy), spec=spec, clock=clock)
+        ours = BusyScheduler(bound, running=running, waiting=waiting, between=clock.pass_step)
+        stock = BusyScheduler(Scheduler, running=running, waiting=waiting)
+        rounds.append([])
+        for step in range(STEPS + WARM_UP):
+            full = ours.num_running == stock.num_running == running
+            tokens, cost = ours.step()
+            stock_tokens, stock_cost = stock.step(sum(tokens.values()))
+            if full and tokens == stock_tokens and step >= WARM_UP:
+                rounds[-1].append((stock_cost, cost))
+    median, pairs = statistics.median, [pair for one in rounds for pair in one]
     return Overhead(
         stock_wall_us=median(alone.wall_us for alone, _ in pairs),
         wall_us=median(cost.wall_us - alone.wall_us for alone, cost in pairs),
         stock_cpu_us=median(alone.cpu_us for alone, _ in pairs),
         cpu_us=median(cost.cpu_us - alone.cpu_us for alone, cost in pairs),
         steps=len(pairs),
+        rounds_us=[median(cost.wall_us - alone.wall_us for alone, cost in one) for one in rounds],
     )
 
 

@@ -4,8 +4,10 @@ vLLM serves running requests before waiting ones, so a new prompt gets its token
 one only if the half-done one is held back by as many.  Nothing here needs vLLM.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Room(NamedTuple):
@@ -26,21 +28,22 @@ class Room(NamedTuple):
     blocks: int
 
 
-def overtakes(order: Sequence[int], num_prefilling: int) -> bool:
+def overtakes(half_done: np.ndarray, num_half_done: int) -> bool:
     """Whether a prompt that waits is decided ahead of one that is half done.
+
+    Parameters
+    ----------
+    half_done : (n,) np.ndarray of bool
+        Which of the prompts are, in the decided order.
+    num_half_done : int
+        How many that is.
 
     Examples
     --------
-    >>> overtakes([1, 0, 4, 3], num_prefilling=2), overtakes([1, 4, 0], num_prefilling=2)
-    (False, True)
+    >>> overtakes(np.array([True, False, True]), 2), overtakes(np.array([True, True, False]), 2)
+    (True, False)
     """
-    waits = False
-    for index in order:
-        if index >= num_prefilling:
-            waits = True
-        elif waits:
-            return True
-    return False
+    return bool(np.count_nonzero(half_done[:num_half_done]) < num_half_done)
 
 
 def reserved_tokens(

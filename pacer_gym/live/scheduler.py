@@ -17,7 +17,8 @@ from pacer_gym.engine.decision import check_decision
 from pacer_gym.engine.view import EngineSpec, EngineView
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.live.binding import Binding
-from pacer_gym.live.imposing import ImposedStep, ImposingScheduler, Lineup
+from pacer_gym.live.imposing import ImposingScheduler
+from pacer_gym.live.lineup import ImposedStep, Lineup
 from pacer_gym.live.metrics import make_metrics
 from pacer_gym.live.policy_stats import PolicyStats
 from pacer_gym.live.settings import LiveSettings
@@ -196,8 +197,7 @@ class PolicyScheduler(ImposingScheduler):
         self.policy_stats.decisions += 1
         self.policy_stats.budget_tokens = prefill_tokens
         if lineup.prompts or self.waiting or self.kv_holding_waiting:
-            indices = None if order_len < 0 else order.tolist()
-            return self.schedule_decided(lineup, prefill_tokens, indices, throttle)
+            return self.schedule_decided(lineup, prefill_tokens, order if order_len >= 0 else None, throttle)
         # Decodes alone: vLLM's own rule preempts the last admitted one as well.
         return ImposedStep(super().schedule(throttle), {}, [], False)
 
@@ -264,10 +264,15 @@ class PolicyScheduler(ImposingScheduler):
         super()._free_blocks(request)
         self.book.leave(request)
 
+    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super()._preempt_request(request, *args, **kwargs)
+        self.book.note_preempted(request)
+
     def _view(self, lineup: Lineup, now_s: float) -> EngineView:
         return self.book.view(
             lineup.decodes,
             lineup.prompts,
+            lineup.num_begun,
             now_s=now_s,
             free_blocks=self.free_blocks,
             limits=self.spec.limits,

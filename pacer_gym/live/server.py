@@ -136,7 +136,7 @@ class VllmServer:
 
     def lineup(self) -> tuple[list[Any], list[Any], int, int]:
         """Decodes, prompts, how many of them hold blocks, and how many blocks nobody holds."""
-        decodes, prompts, num_prefilling = self._scheduler.lineup()
+        decodes, prompts, num_prefilling, _ = self._scheduler.lineup()
         return decodes, prompts, num_prefilling, self._scheduler.free_blocks
 
     def step(self, tenant: object, decision: StepDecision) -> StepOutcome:

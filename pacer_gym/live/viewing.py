@@ -3,16 +3,18 @@
 Nothing here needs vLLM: a request is any object with its attributes.
 """
 
+import math
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from pacer_gym.engine.view import EngineView
 from pacer_gym.latency.limits import EngineLimits
-from pacer_gym.live.gathering import FIRST_TOKEN_S, gather_requests
+from pacer_gym.live.following import carried_over
+from pacer_gym.live.gathering import FIRST_TOKEN_S, ID, OUTPUT_TOKENS, PROMPT_TOKENS, gather_requests
 from pacer_gym.workloads.slo import SLO
 
 _NO_COUNTS = np.empty(0, np.int64)
@@ -53,6 +55,8 @@ class WallClock:
 class RequestBook:
     """What a policy is told of each request and vLLM does not keep: identity, times and targets.
 
+    Beside that it keeps, of requests that wait, what does not change until they are served.
+
     Parameters
     ----------
     slo : SLO
@@ -64,8 +68,14 @@ class RequestBook:
         self._slot: dict[str, int] = {}
         self._free: list[int] = []
         self._times_s = np.empty((4, 64))
-        self._ids = np.empty(64, np.int64)
+        self._kept = np.empty((3, 64), np.int64)
         self._num_seen = 0
+        self._preempted: dict[str, Any] = {}
+        # The decodes and the queue of the last view, and their slots.
+        self._decodes: list[Any] = []
+        self._decode_slots: np.ndarray = _NO_COUNTS
+        self._queue: list[Any] = []
+        self._queue_slots = array("q")
 
     def __len__(self) -> int:
         return len(self._slot)
@@ -75,20 +85,27 @@ class RequestBook:
         slot = self._slot.get(request.request_id)
         if slot is None:
             slot = self._free.pop() if self._free else len(self._slot)
-            if slot == self._ids.size:
+            if slot == self._kept.shape[1]:
                 self._times_s = np.concatenate([self._times_s, np.empty_like(self._times_s)], axis=1)
-                self._ids = np.concatenate([self._ids, np.empty_like(self._ids)])
+                self._kept = np.concatenate([self._kept, np.empty_like(self._kept)], axis=1)
             self._slot[request.request_id] = slot
-            self._ids[slot] = self._num_seen
+            self._kept[ID, slot] = self._num_seen
             self._num_seen += 1
         slo = own_slo(request, self._slo)
         self._times_s[:, slot] = arrival_s, np.nan, slo.ttft_s, slo.tpot_s
+        self._kept[PROMPT_TOKENS, slot] = request.num_prompt_tokens
+        self._kept[OUTPUT_TOKENS, slot] = 0
 
     def leave(self, request: Any) -> None:
         """Forget a request that is done or was aborted."""
         slot = self._slot.pop(request.request_id, None)
         if slot is not None:
             self._free.append(slot)
+            self._preempted.pop(request.request_id, None)
+
+    def note_preempted(self, request: Any) -> None:
+        """Note that a request waits again, with output that will count as its prompt."""
+        self._preempted[request.request_id] = request
 
     def note_first_token(self, request: Any, now_s: float) -> None:
         """Keep when a request's first token came; later ones do not count."""
@@ -98,12 +115,13 @@ class RequestBook:
 
     def identity(self, request_id: str) -> int:
         """Identity of a request in the views: 0 for the first that came, 1 for the next, and so on."""
-        return int(self._ids[self._slot[request_id]])
+        return int(self._kept[ID, self._slot[request_id]])
 
     def view(
         self,
-        decodes: Sequence[Any],
-        prompts: Sequence[Any],
+        decodes: list[Any],
+        prompts: list[Any],
+        num_begun: int,
         *,
         now_s: float,
         free_blocks: int,
@@ -113,8 +131,10 @@ class RequestBook:
 
         Parameters
         ----------
-        decodes, prompts : sequence of vllm.v1.request.Request
+        decodes, prompts : list of vllm.v1.request.Request
             Who may get tokens, in the engine's order.
+        num_begun : int
+            How many of the prompts, the first ones, hold KV blocks.
         now_s : float
             The clock, in seconds.
         free_blocks : int
@@ -127,22 +147,31 @@ class RequestBook:
             A token that is still in flight, as under asynchronous scheduling, counts as produced; a
             first one is reckoned to come now.
         """
-        requests = [*decodes, *prompts]
         slot = self._slot
-        # One array from lists: an array from rows, or one a column, takes twice as long.
-        counts = array(
-            "q",
-            [slot[r.request_id] for r in requests]
-            + [r.num_computed_tokens for r in requests]
-            + [len(r._output_token_ids) + r.num_output_placeholders for r in requests]
-            + [len(r._all_token_ids) for r in prompts],
-        )
+        if decodes != self._decodes:
+            self._decode_slots = np.array([slot[r.request_id] for r in decodes], np.int64)
+            self._decodes = decodes
+        queue = prompts[num_begun:]
+        if queue != self._queue:
+            self._follow(queue)
+        for name, request in self._preempted.items():
+            # Asynchronous scheduling may add to it while the request waits.
+            self._kept[OUTPUT_TOKENS, slot[name]] = len(request._output_token_ids)
+        counts = [r.num_computed_tokens for r in decodes]
+        if num_begun:
+            begun = prompts[:num_begun]
+            counts += [slot[r.request_id] for r in begun]
+            counts += [r.num_computed_tokens for r in begun]
+            counts += [len(r._output_token_ids) for r in begun]
         decode_f8, decode_i8 = np.empty((4, len(decodes))), np.empty((3, len(decodes)), np.int64)
         prompt_f8, prompt_i8 = np.empty((4, len(prompts))), np.empty((4, len(prompts)), np.int64)
         gather_requests(
-            np.frombuffer(counts, np.int64) if counts else _NO_COUNTS,
+            self._decode_slots,
+            # An array of its own type first: numpy takes twice as long to read a list.
+            np.frombuffer(array("q", counts), np.int64) if counts else _NO_COUNTS,
+            np.frombuffer(self._queue_slots, np.int64) if queue else _NO_COUNTS,
             self._times_s,
-            self._ids,
+            self._kept,
             now_s,
             decode_f8,
             decode_i8,
@@ -155,26 +184,39 @@ class RequestBook:
         decode_ids, decode_context_tokens, decode_output_tokens = decode_i8
         prompt_arrival_s, prompt_first_token_s, prompt_ttft_slo_s, prompt_tpot_slo_s = prompt_f8
         prompt_ids, prompt_tokens, prompt_computed_tokens, prompt_output_tokens = prompt_i8
+        # By position, in the order of `EngineView`: by name it takes three times as long.
         return EngineView(
-            now_s=now_s,
-            decode_ids=decode_ids,
-            decode_arrival_s=decode_arrival_s,
-            decode_context_tokens=decode_context_tokens,
-            decode_output_tokens=decode_output_tokens,
-            decode_first_token_s=decode_first_token_s,
-            decode_ttft_slo_s=decode_ttft_slo_s,
-            decode_tpot_slo_s=decode_tpot_slo_s,
-            prompt_ids=prompt_ids,
-            prompt_arrival_s=prompt_arrival_s,
-            prompt_tokens=prompt_tokens,
-            prompt_computed_tokens=prompt_computed_tokens,
-            prompt_output_tokens=prompt_output_tokens,
-            prompt_first_token_s=prompt_first_token_s,
-            prompt_ttft_slo_s=prompt_ttft_slo_s,
-            prompt_tpot_slo_s=prompt_tpot_slo_s,
-            free_blocks=free_blocks,
-            limits=limits,
+            now_s,
+            decode_ids,
+            decode_arrival_s,
+            decode_context_tokens,
+            decode_output_tokens,
+            decode_first_token_s,
+            decode_ttft_slo_s,
+            decode_tpot_slo_s,
+            prompt_ids,
+            prompt_arrival_s,
+            prompt_tokens,
+            prompt_computed_tokens,
+            prompt_output_tokens,
+            prompt_first_token_s,
+            prompt_ttft_slo_s,
+            prompt_tpot_slo_s,
+            free_blocks,
+            limits,
         )
+
+    def _follow(self, queue: list[Any]) -> None:
+        """Keep the slots of those that wait beside the queue."""
+        carried = carried_over(self._queue, queue)
+        if carried is None:
+            del self._queue_slots[:]
+        else:
+            for place in carried.left:
+                del self._queue_slots[place]
+        slot = self._slot
+        self._queue_slots.extend([slot[r.request_id] for r in queue[len(self._queue_slots) :]])
+        self._queue = queue
 
 
 def own_slo(request: Any, usual: SLO) -> SLO:
@@ -188,8 +230,9 @@ def own_slo(request: Any, usual: SLO) -> SLO:
     Returns
     -------
     SLO
-        ``SamplingParams(extra_args={"ttft_slo_s": 1.0, "tpot_slo_s": 0.06})`` sets both; a target
-        that is missing or no positive number is the usual one, since a client must not stop the server.
+        ``SamplingParams(extra_args={"ttft_slo_s": 1.0, "tpot_slo_s": 0.06})`` sets both, over HTTP
+        ``"vllm_xargs": {"ttft_slo_s": 1.0, "tpot_slo_s": 0.06}``.  A target that is missing or no
+        positive, finite number is the usual one, since a client must not stop the server.
     """
     given: Mapping[str, object] = getattr(request.sampling_params, "extra_args", None) or {}
     if "ttft_slo_s" not in given and "tpot_slo_s" not in given:
@@ -200,5 +243,5 @@ def own_slo(request: Any, usual: SLO) -> SLO:
 
 
 def _seconds(given: object, usual_s: float) -> float:
-    valid = isinstance(given, int | float) and not isinstance(given, bool) and given > 0
+    valid = isinstance(given, int | float) and not isinstance(given, bool) and 0 < given < math.inf
     return float(given) if valid else usual_s  # type: ignore[arg-type]

@@ -40,7 +40,8 @@ def warm_up(policy: Policy, spec: EngineSpec) -> None:
     for request in decodes:
         book.note_first_token(request, 0.01)
     policy.reset(spec, np.random.default_rng(0))
-    view = book.view(decodes, prompts, now_s=0.02, free_blocks=spec.limits.num_blocks, limits=spec.limits)
+    num_blocks = spec.limits.num_blocks
+    view = book.view(decodes, prompts, 1, now_s=0.02, free_blocks=num_blocks, limits=spec.limits)
     policy.decide(view)
     content = step_content(
         {"a", "b"},
@@ -58,9 +59,8 @@ def _request(name: str, *, computed: int, prompt: int, output: int) -> SimpleNam
     """What a view shows of a request of vLLM's."""
     return SimpleNamespace(
         request_id=name,
+        num_prompt_tokens=prompt,
         num_computed_tokens=computed,
-        num_output_placeholders=0,
         sampling_params=None,
         _output_token_ids=[0] * output,
-        _all_token_ids=[0] * (prompt + output),
     )

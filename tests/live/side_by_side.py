@@ -5,7 +5,7 @@ compared is scheduling alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,15 +16,15 @@ from pacer_gym.engine.state import CHUNK_ID, CHUNK_TOKENS, PREEMPTED_ID
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.policy import Policy
 from pacer_gym.workloads.workload import Workload
-from tests.engine.cases import MOST_STEPS, Case, Decider, make_case, starved_case, tables_of
+from tests.engine.cases import MOST_STEPS, Decider, tables_of
 
 pytest.importorskip("vllm", reason='vLLM is not installed: pip install "pacer-gym[live]"')
 
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.request import Request
 
-from pacer_gym.live.bare_scheduler import answer, make_request, make_scheduler
+from pacer_gym.live.bare_scheduler import answer, make_scheduler
 from pacer_gym.live.scheduler import PolicyScheduler
+from tests.live.by_themselves import SimulatedClock, request_of
 from tests.live.stock_scheduler import StockEngine, StockState, StockStep, finished_in, tokens_and_preempted
 
 Decide = Callable[[EngineView], StepDecision]
@@ -76,6 +76,7 @@ class DecisionsSideBySide(Pair):
         super().__init__(simulator, workload)
         self.stock = StockEngine(self.limits, scheduler_class)
         self._receive()
+        self._before = self.stock.state()
 
     def run(self, decide: Decide) -> Counter[str]:
         """Run both to their end; count what the comparison met with."""
@@ -85,32 +86,23 @@ class DecisionsSideBySide(Pair):
 
     def step(self, decision: StepDecision) -> None:
         """One step of both; a difference is a failure that shows where it began."""
-        view, before = self.simulator.view(), self.stock.state()
+        view = self.simulator.view()
         order = None if decision.order is None else view.prompt_ids[decision.order].tolist()
         self.count(self.simulator.step(decision))
         ours = self.last_step(view)
         theirs = self.stock.step(decision.prefill_tokens, order)
         self._receive()
-        told = f"{decision.prefill_tokens} tokens in the order {order}, {self.limits}, from {before}"
-        assert ours == theirs, told
-        assert state_of(self.simulator.view()) == self.stock.state(), told
+        # The message is made only where it is read.
+        told = "{} tokens in the order {}, {}, from {}".format
+        made_of = decision.prefill_tokens, order, self.limits, self._before
+        assert ours == theirs, told(*made_of)
+        state = self.stock.state()
+        assert state_of(self.simulator.view()) == state, told(*made_of)
+        self._before = state
 
     def _receive(self) -> None:
         for k in self.newly_arrived():
             self.stock.add(k, int(self.workload.prompt_tokens[k]), int(self.workload.output_tokens[k]))
-
-
-class SimulatedClock:
-    """The simulator's time as a live engine's clock."""
-
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now_s(self) -> float:
-        return self.time_s
-
-    def at_s(self, arrival_time: float) -> float:
-        return arrival_time
 
 
 class Overheard:
@@ -120,6 +112,10 @@ class Overheard:
         self.policy = policy
         self.heard: list[tuple[EngineView, StepDecision]] = []
         self.told: list[StepOutcome] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """What else a policy has, such as its bound."""
+        return getattr(self.policy, name)
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         self.policy.reset(spec, rng)
@@ -245,37 +241,6 @@ class PolicySideBySide(Pair):
             self.scheduler.add_request(request_of(self.workload, k))
 
 
-def steps_by_themselves(
-    case: Case, scheduler_class: type[Scheduler], clock: SimulatedClock, *, ahead: bool
-) -> Iterator[tuple[dict[int, int], set[int]]]:
-    """What vLLM's scheduler gives and takes at every step, one request of the case a step coming in."""
-    limits, work = case.profile.limits, case.workload
-    fits = min(limits.max_model_tokens, limits.cache_tokens)
-    coming = [k for k in range(len(work)) if work.prompt_tokens[k] + work.output_tokens[k] <= fits]
-    scheduler = make_scheduler(limits, scheduler_class)
-    under_way = None
-    clock.time_s = 0.0
-    while coming or under_way or scheduler.has_requests():
-        if coming:
-            scheduler.add_request(request_of(work, coming.pop(0)))
-        clock.time_s += 1.0
-        scheduled = None
-        if scheduler.has_requests():
-            output = scheduler.schedule()
-            scheduled = output, answer(scheduler, output)
-            yield tokens_and_preempted(output)
-        done, under_way = (under_way, scheduled) if ahead else (scheduled, None)
-        if done:
-            scheduler.update_from_output(*done)
-
-
-def request_of(workload: Workload, k: int) -> Request:
-    """One request of a workload for vLLM, with its own targets and arrival."""
-    targets = {"ttft_slo_s": float(workload.ttft_slo_s[k]), "tpot_slo_s": float(workload.tpot_slo_s[k])}
-    prompt, output = int(workload.prompt_tokens[k]), int(workload.output_tokens[k])
-    return make_request(k, prompt, output, arrival_time=float(workload.arrival_s[k]), extra_args=targets)
-
-
 def differing_fields(ours: EngineView, theirs: EngineView, names: list[int]) -> list[str]:
     """Fields of two views that differ; vLLM's identities count up, ours are rows of the workload."""
     rows = np.array(names, np.int64)
@@ -309,27 +274,3 @@ def state_of(view: EngineView) -> StockState:
 
 def rows(*columns: np.ndarray) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def crowded_case(seed: int) -> Case:
-    """One of a numbered series of engines with many requests for a cache of a few long ones."""
-    rng = np.random.default_rng([seed, 3])
-    return make_case(
-        seed=seed,
-        num_requests=int(rng.integers(20, 50)),
-        num_blocks=int(rng.integers(16, 48)),
-        block_tokens=int(rng.choice([4, 16])),
-        max_running=int(rng.choice([1, 2, 8, 24])),
-        more_batched=int(rng.choice([0, 32, 2000])),
-        longest_prompt=int(rng.choice([10, 60, 300])),
-        longest_output=int(rng.choice([1, 40, 120])),
-        habit=str(rng.choice(["full", "mixed"])),
-    )
-
-
-def both_series(num_seeds: int, first: int = 0) -> list[Case]:
-    """Cases of both numbered series, the starved ones being short."""
-    return [
-        *map(starved_case, range(4 * first, 4 * (first + num_seeds))),
-        *map(crowded_case, range(first, first + num_seeds)),
-    ]

@@ -16,7 +16,8 @@ from vllm.v1.request import RequestStatus
 
 from pacer_gym.live.bare_scheduler import answer, make_request, make_scheduler
 from pacer_gym.live.scheduler import AsyncPolicyScheduler, PolicyScheduler
-from tests.live.side_by_side import AnyDecision, SimulatedClock
+from tests.live.by_themselves import SimulatedClock
+from tests.live.side_by_side import AnyDecision
 from tests.live.stock_scheduler import finished_in
 
 pytestmark = pytest.mark.live

@@ -23,7 +23,7 @@ pytest.importorskip("vllm", reason='vLLM is not installed: pip install "pacer-gy
 
 from pacer_gym.live.bare_scheduler import answer, make_request, make_scheduler
 from pacer_gym.live.imposing import ImposingScheduler
-from tests.live.side_by_side import both_series
+from tests.live.series import both_series
 
 pytestmark = pytest.mark.live
 
@@ -60,7 +60,7 @@ class Followed:
             request = make_request(k, int(work.prompt_tokens[k]), int(work.output_tokens[k]))
             self.scheduler.add_request(request)
             self.mirror.follow(k, request)
-        self.mirror.refresh(*self.scheduler.lineup(), self.scheduler.free_blocks)
+        self.mirror.refresh(*self.scheduler.lineup()[:3], self.scheduler.free_blocks)
 
     def run(self) -> Counter[str]:
         decide = self.case.decisions().decide

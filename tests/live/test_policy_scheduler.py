@@ -1,82 +1,31 @@
 """What `PolicyScheduler` does beside scheduling: times, targets, failures, and vLLM's rarer states."""
 
+import json
 import logging
 import os
-from collections import Counter
 
 import numpy as np
 import pytest
 
 from pacer_gym.engine.view import StepDecision
-from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.policy import load_policy
 from pacer_gym.workloads.slo import SLO
 
 pytest.importorskip("vllm", reason='vLLM is not installed: pip install "pacer-gym[live]"')
 
+from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.request import Request, RequestStatus
 
 from pacer_gym.errors import PolicyError
-from pacer_gym.live.bare_scheduler import answer, make_request, make_scheduler
+from pacer_gym.live.bare_scheduler import make_request, make_scheduler
 from pacer_gym.live.scheduler import AsyncPolicyScheduler, PolicyScheduler
-from tests.live.side_by_side import Overheard, SimulatedClock
-from tests.live.stock_scheduler import finished_in
+from tests.live.served import LIMITS, USUAL, Fixed, Served
+from tests.live.side_by_side import Overheard
 
 pytestmark = pytest.mark.live
-
-LIMITS = EngineLimits(
-    max_batched_tokens=64, max_running=8, num_blocks=40, block_tokens=4, max_model_tokens=160
-)
-USUAL = SLO(2.0, 0.1)
-
-
-class Fixed:
-    """The same budget in every step, in the engine's order."""
-
-    def __init__(self, prefill_tokens: int = 16) -> None:
-        self.decision = StepDecision(prefill_tokens)
-
-    def reset(self, spec, rng):
-        self.spec = spec
-
-    def decide(self, view):
-        return self.decision
-
-    def observe(self, outcome):
-        pass
-
-
-class Served:
-    """A scheduler with a policy, an engine's loop, and a clock that is set by hand."""
-
-    def __init__(self, policy, base=PolicyScheduler, **bound):
-        self.policy, self.clock = Overheard(policy), SimulatedClock()
-        given = {"slo": USUAL, "clock": self.clock, **bound}
-        self.scheduler = make_scheduler(LIMITS, base.bound_to(self.policy, **given))
-        self.tokens = Counter()
-        self.done = set()
-
-    def add(self, name, prompt_tokens=10, output_tokens=3, **more):
-        self.scheduler.add_request(make_request(name, prompt_tokens, output_tokens, **more))
-
-    def step(self, lasts_s=0.1):
-        output = self.scheduler.schedule()
-        self.clock.time_s += lasts_s
-        told = self.scheduler.update_from_output(output, answer(self.scheduler, output))
-        self.done |= finished_in(told)
-        for group in told.values():
-            self.tokens.update({int(out.request_id): len(out.new_token_ids) for out in group.outputs})
-        return output.num_scheduled_tokens
-
-    def run(self):
-        for _ in range(500):
-            if not self.scheduler.has_requests():
-                return
-            self.step()
-        raise AssertionError("the run does not end")
 
 
 def test_steps_lie_back_to_back_while_there_is_work():
@@ -125,14 +74,32 @@ def test_a_paused_scheduler_is_not_decided_for_what_it_may_not_serve(pause):
 
 def test_a_request_may_bring_its_own_targets():
     served = Served(Fixed())
-    served.add(0, extra_args={"ttft_slo_s": 1, "tpot_slo_s": 0.06})
-    served.add(1, extra_args={"tpot_slo_s": 0.2})
-    served.add(2, extra_args={"ttft_slo_s": "soon", "tpot_slo_s": -1.0})
-    served.add(3, extra_args={"ttft_slo_s": True, "other": 1})
-    served.add(4)
+    given = [
+        {"ttft_slo_s": 1, "tpot_slo_s": 0.06},
+        {"tpot_slo_s": 0.2},
+        {"ttft_slo_s": "soon", "tpot_slo_s": -1.0},
+        {"ttft_slo_s": True, "other": 1},
+        {"ttft_slo_s": float("nan"), "tpot_slo_s": float("inf")},
+        {"ttft_slo_s": [1.0], "tpot_slo_s": 0},
+        {},
+        None,
+    ]
+    for k, extra_args in enumerate(given):
+        served.add(k, extra_args=extra_args)
     view = served.scheduler.view()
-    assert view.prompt_ttft_slo_s.tolist() == [1.0, 2.0, 2.0, 2.0, 2.0]
-    assert view.prompt_tpot_slo_s.tolist() == [0.06, 0.2, 0.1, 0.1, 0.1]
+    assert view.prompt_ttft_slo_s.tolist() == [1.0, *[2.0] * 7]
+    assert view.prompt_tpot_slo_s.tolist() == [0.06, 0.2, *[0.1] * 6]
+    served.run()
+    assert served.done == set(range(8))
+
+
+def test_targets_may_come_over_http():
+    body = {"model": "m", "prompt": "w", "vllm_xargs": {"ttft_slo_s": 1, "tpot_slo_s": 0.06}}
+    asked = CompletionRequest.model_validate_json(json.dumps(body))
+    served = Served(Fixed())
+    served.scheduler.add_request(Request("0", [1] * 10, asked.to_sampling_params(3), None))
+    view = served.scheduler.view()
+    assert (view.prompt_ttft_slo_s.tolist(), view.prompt_tpot_slo_s.tolist()) == ([1.0], [0.06])
 
 
 def test_views_are_read_only_and_do_not_change_with_the_engine():
@@ -215,14 +182,32 @@ def test_a_decision_that_makes_no_sense_is_a_failure_of_the_policy(nonsense, cap
     assert served.scheduler.policy_stats.decisions == 0
 
 
-def test_the_bound_of_a_policy_is_counted():
-    served = Served(load_policy("pacer"), profile=load_profile("cpu-smollm2-135m"))
+def test_the_bound_of_a_policy_is_counted_and_told_in_seconds():
+    pacer = load_policy("pacer")
+    served = Served(pacer, profile=load_profile("cpu-smollm2-135m"))
     for k in range(8):
         served.add(k, prompt_tokens=40, output_tokens=20)
-    served.run()
-    stats, bound = served.scheduler.policy_stats, served.policy.policy.ratio_bound
-    assert stats.decisions == bound.num_scored > 10
+    stats, bound = served.scheduler.policy_stats, pacer.ratio_bound
+    bounds_s = []
+    while served.scheduler.has_requests():
+        ratio = bound.ratio
+        if served.step():  # the last one only tells vLLM's workers who is done
+            assert stats.bound_s == ratio * pacer.predict_s(served.policy.told[-1].features)
+            bounds_s.append(stats.bound_s)
+    assert np.isfinite(bounds_s).any()
+    assert (stats.scored, stats.missed) == (bound.num_scored, bound.num_missed)
+    assert stats.decisions == stats.scored > 10
     assert (stats.fallbacks, stats.failure) == (0, "")
+
+
+def test_of_an_engine_that_nobody_has_measured_the_bound_says_nothing_until_it_is_learned():
+    served = Served(load_policy("pacer"))
+    for k in range(8):
+        served.add(k, prompt_tokens=40, output_tokens=20)
+    served.step()
+    assert np.isnan(served.scheduler.policy_stats.bound_s)
+    served.run()
+    assert served.scheduler.policy_stats.bound_s > 0.0
 
 
 def test_the_environment_names_the_policy(monkeypatch):

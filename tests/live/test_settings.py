@@ -9,7 +9,9 @@ from pacer_gym.errors import LiveError, PolicyError, ProfileError
 from pacer_gym.live.policy_stats import PolicyStats
 from pacer_gym.live.settings import LiveSettings
 from pacer_gym.live.versions import TESTED_VLLM, check_version
+from pacer_gym.policy import load_policy
 from pacer_gym.workloads.slo import SLO
+from tests.views import make_spec
 
 
 def test_settings_come_back_from_the_environment_they_were_written_to():
@@ -99,3 +101,18 @@ def test_a_bound_in_seconds_is_its_ratio_of_the_prediction():
     stats.read_misses(Bounded())
     assert stats.bound_s == pytest.approx(0.21)
     assert stats.miss_rate == 0.25
+
+
+def test_pacers_bound_in_seconds_is_that_of_its_fit():
+    pacer, stats = load_policy("pacer"), PolicyStats()
+    pacer.reset(make_spec(), np.random.default_rng(0))
+    # A step of 10 tokens of 2 sequences, and a bound of 1 from ratios that all were 1.
+    features = np.array([1.0, 10.0, 0.0, 0.0, 0.0, 0.0, 2.0])
+    assert pacer.predict_s(features) == pytest.approx(0.01 + 10 * 0.0001 + 2 * 0.001)
+    stats.read_bound(pacer, features)
+    assert stats.bound_s == pytest.approx(0.013)
+
+    pacer.reset(make_spec(coefficients=None, calibration_ratios=None), np.random.default_rng(0))
+    assert math.isnan(pacer.predict_s(features))
+    stats.read_bound(pacer, features)
+    assert math.isnan(stats.bound_s)
