@@ -23,6 +23,7 @@ __all__ = [
     "PrivilegedPolicy",
     "is_privileged",
     "load_policy",
+    "needs_prompts",
     "policy_defaults",
     "policy_names",
     "policy_reference",
@@ -69,6 +70,15 @@ class PrivilegedPolicy(Policy, Protocol):
 def is_privileged(policy: object) -> TypeGuard[PrivilegedPolicy]:
     """Whether a policy, or its class, asks to see the engine itself, which no ranking may admit."""
     return getattr(policy, "rankable", True) is False and callable(getattr(policy, "see", None))
+
+
+def needs_prompts(policy: object) -> bool:
+    """Whether a policy says, by ``needs_prompts = True``, that with no prompt waiting it need not be asked.
+
+    It would decide nothing then, and be the same afterwards.  What such steps were like it observes all the
+    same, in their order, and a simulator runs them several times as fast.
+    """
+    return getattr(policy, "needs_prompts", False) is True
 
 
 def load_policy(reference: str | os.PathLike[str], /, **settings: object) -> Policy:

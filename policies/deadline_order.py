@@ -27,6 +27,8 @@ class DeadlineOrder:
         Most tokens of a step, prefill and decode together.
     """
 
+    needs_prompts = True
+
     def __init__(self, *, budget_tokens: int = 128) -> None:
         check_token_counts(budget_tokens=budget_tokens)
         self.budget_tokens = budget_tokens

@@ -36,6 +36,8 @@ class FairBatching:
         What a predicted step time is multiplied by; the source has none that is known here.
     """
 
+    needs_prompts = True
+
     def __init__(self, *, clock: str = "arrival", margin: float = 1.0) -> None:
         check_clock(clock)
         check_margin(margin)

@@ -22,6 +22,8 @@ class PPas:
         policy is `vllm_default`.
     """
 
+    needs_prompts = True
+
     def __init__(self, *, budget_tokens: int = 2048) -> None:
         check_token_counts(budget_tokens=budget_tokens)
         self.budget_tokens = budget_tokens

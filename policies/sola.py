@@ -33,6 +33,8 @@ class Sola:
         What a predicted step time is multiplied by; the source has none that is known here.
     """
 
+    needs_prompts = True
+
     def __init__(self, *, margin: float = 1.0) -> None:
         check_margin(margin)
         self.margin = margin

@@ -13,6 +13,8 @@ from pacer_gym.tactics import prefill_room
 class VllmDefault:
     """As many prompt tokens as the engine takes."""
 
+    needs_prompts = True
+
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Nothing to forget."""
 

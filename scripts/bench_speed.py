@@ -182,7 +182,7 @@ def busy_engine(running: int) -> tuple[pg.Workload, pg.Profile]:
 def start_up_s() -> tuple[float, float]:
     """Seconds of a short `pacer-gym run` in a fresh process, without and with compiled kernels."""
     program = "import sys; from pacer_gym.cli import main; sys.exit(main(sys.argv[1:]))"
-    run = "run fixed_budget --scenario poisson-standard --rate 2.5 --duration 10 --json"
+    run = "run fixed_budget --scenario poisson-standard --rate 6 --duration 10 --json"
     command = [sys.executable, "-c", program, *run.split()]
     seconds = []
     with tempfile.TemporaryDirectory() as cache:

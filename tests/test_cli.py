@@ -176,10 +176,11 @@ def test_policies_are_listed_with_their_settings(capsys):
 def test_without_a_rate_the_scenarios_typical_one_is_taken_and_named(capsys):
     words = ["run", "fixed_budget", "--scenario", "drift-step", "--duration", "20"]
     assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rate_rps"] == 1.8
+    typical_rps = TYPICAL_RPS["cpu"]["drift-step"]
+    assert json.loads(capsys.readouterr().out)["rate_rps"] == typical_rps
     assert main(words) == 0
-    assert capsys.readouterr().out.startswith("no --rate given: 1.8 req/s")
-    assert main([*words, "--rate", "1.8"]) == 0
+    assert capsys.readouterr().out.startswith(f"no --rate given: {typical_rps:g} req/s")
+    assert main([*words, "--rate", str(typical_rps)]) == 0
     assert "no --rate" not in capsys.readouterr().out
 
 

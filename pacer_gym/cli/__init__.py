@@ -13,13 +13,18 @@ from typing import Annotated
 import typer
 
 from pacer_gym import __version__
+from pacer_gym.cli.board import board
 from pacer_gym.cli.calibrate import calibrate
 from pacer_gym.cli.capacity import find_policy_capacity
 from pacer_gym.cli.common import UserMistake, one_line
 from pacer_gym.cli.compare import compare
 from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
+from pacer_gym.cli.merge import merge_parts
 from pacer_gym.cli.run import run_policy
+from pacer_gym.cli.score import score_policy
 from pacer_gym.cli.serve import serve
+from pacer_gym.cli.submit import submit
+from pacer_gym.cli.verify import verify
 from pacer_gym.errors import PacerError
 
 __all__ = ["app", "main"]
@@ -29,9 +34,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 1.5 --plot run.png")(
-    run_policy
-)
+app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 4 --plot run.png")(run_policy)
 app.command("capacity", epilog="Example: pacer-gym capacity srpf --scenario bursty --quick")(
     find_policy_capacity
 )
@@ -39,6 +42,15 @@ app.command(
     "compare",
     epilog="Example: pacer-gym compare pacer qoserve --trace my.csv --slo 2:0.1 --quick --plot compare.png",
 )(compare)
+app.command("score", epilog="Example: pacer-gym score pacer --quick")(score_policy)
+app.command("merge", epilog="Example: pacer-gym merge part-1.json part-2.json --out results.json")(
+    merge_parts
+)
+app.command("submit", epilog="Example: pacer-gym submit my_policy.py --name mine --author 'Ada Lovelace'")(
+    submit
+)
+app.command("verify", epilog="Example: pacer-gym verify mine")(verify)
+app.command("board", epilog="Example: pacer-gym board --check")(board)
 app.command(
     "serve", epilog="Example: pacer-gym serve --model path/to/model --policy pacer --slo 2:0.1 -- --port 8001"
 )(serve)
@@ -52,7 +64,7 @@ app.command("profiles", epilog="Example: pacer-gym profiles")(list_profiles)
 
 @app.callback(
     invoke_without_command=True,
-    epilog="Example: pacer-gym run fixed_budget --scenario poisson-standard --rate 2.5",
+    epilog="Example: pacer-gym run fixed_budget --scenario poisson-standard --rate 6",
 )
 def _root(
     context: typer.Context,

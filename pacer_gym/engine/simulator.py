@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pacer_gym.engine.coasting import Coaster
 from pacer_gym.engine.decision import check_decision
 from pacer_gym.engine.drift import DriftTable, as_drift_table
 from pacer_gym.engine.gather import gather_flat
@@ -90,6 +91,7 @@ class Simulator:
         self._arrays = (*self._tables, *self._truth)
         self._row = self._tables.lanes[0]
         self._spare_tables: Tables | None = None
+        self._coaster: Coaster | None = None
         self._limits: EngineLimits = profile.limits
         self.spec = engine_spec(profile, slo or _usual_slo(self._tables))
         receive_arrivals(self._tables, 0)
@@ -98,6 +100,7 @@ class Simulator:
         """Take over a copy's state: what views the tables would otherwise be a copy by itself."""
         self.__dict__.update(state)
         self._row = self._tables.lanes[0]
+        self._coaster = None
 
     @property
     def now_s(self) -> float:
@@ -150,6 +153,17 @@ class Simulator:
             preempted=int(row["step_preempted"]),
             forced=bool(row["step_forced"]),
         )
+
+    def coast(self, stop_s: float) -> list[StepOutcome]:
+        """Run the steps before which no prompt waits, some at most; none if one waits now.
+
+        They are those that `step` would run, whatever the decision, while the clock is at most `stop_s`.
+        """
+        if self._row["num_prompts"]:
+            return []
+        if self._coaster is None:
+            self._coaster = Coaster(self._arrays)
+        return self._coaster.coast(stop_s)
 
     def peek_step_s(self, decision: StepDecision) -> float:
         """How long `step` would last with this decision, with the true residual; the engine does not move.

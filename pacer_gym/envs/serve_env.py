@@ -90,7 +90,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         Hardware and length scale of a scenario given by name.
     profile : str or Profile, optional
         Another latency profile than the track's.
-    rate_rps : float or (float, float), default=2.5
+    rate_rps : float or (float, float), default=6.0
         Offered load in requests/s; a pair is a range to draw from at each reset.
     workload : Workload, optional
         Serve exactly these requests instead of a scenario's.
@@ -112,7 +112,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     render_mode : {"ansi", "rgb_array"}, optional
 
     ## Example
-    >>> env = gym.make("pacer_gym:PacerServe-v0", scenario="poisson-standard", rate_rps=2.5)
+    >>> env = gym.make("pacer_gym:PacerServe-v0", scenario="poisson-standard", rate_rps=6.0)
     >>> observation, info = env.reset(seed=0)
     >>> observation, reward, terminated, truncated, info = env.step(7)
 
@@ -129,7 +129,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         scenario: str | Scenario = "poisson-standard",
         track: str = "cpu",
         profile: str | Profile | None = None,
-        rate_rps: float | tuple[float, float] = 2.5,
+        rate_rps: float | tuple[float, float] = 6.0,
         workload: Workload | None = None,
         drift: str | None = None,
         slo: SLO | None = None,

@@ -11,7 +11,7 @@ from pacer_gym.engine import DriftTable, Engine, Simulator
 from pacer_gym.errors import EngineFailed
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.live.choice import EngineChoice
-from pacer_gym.policy import Policy, is_privileged
+from pacer_gym.policy import Policy, is_privileged, needs_prompts
 from pacer_gym.scoring.record import REQUEST_COLUMNS, STEP_COLUMNS, RunRecord
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
@@ -117,10 +117,20 @@ class Rollout:
         rows = array("d") if steps else None  # counts are exact in float64
         stop_s = self.horizon_s + self.drain_s
         steps_per_report = _LIVE_STEPS_PER_REPORT if self.engine.is_live else _STEPS_PER_REPORT
-        num_steps, step_s_sum = 0, 0.0
+        num_steps, step_s_sum, next_report = 0, 0.0, 1
+        # Rows of steps hold decisions, so then each is asked for.
+        coasting = (
+            engine if rows is None and needs_prompts(policy) and isinstance(engine, Simulator) else None
+        )
         failure: str | None = None
         started_s = time.perf_counter()
         while engine.has_work and engine.now_s <= stop_s:
+            if coasting is not None and (outcomes := coasting.coast(stop_s)):
+                for outcome in outcomes:
+                    policy.observe(outcome)
+                    step_s_sum += outcome.step_s
+                num_steps += len(outcomes)
+                continue
             view = engine.view()
             decision = policy.decide(view)
             try:
@@ -148,7 +158,8 @@ class Rollout:
                         outcome.forced,
                     )
                 )
-            if num_steps % steps_per_report == 1:
+            if num_steps >= next_report:
+                next_report = num_steps + steps_per_report
                 if num_steps == 1:
                     started_s = time.perf_counter()  # the first step may have compiled the engine
                 if progress is not None:

@@ -62,16 +62,16 @@ TRACKS = {"cpu": Track(name="cpu", profile_name="cpu-smollm2-135m", prompt_divis
 # no scenario, since a variant of one would inherit a rate that is not its own.
 TYPICAL_RPS = {
     "cpu": {
-        "poisson-tight": 2.0,
-        "poisson-standard": 2.5,
-        "poisson-relaxed": 3.5,
-        "bursty": 2.0,
-        "azure-chat": 2.5,
-        "azure-code": 0.7,
-        "drift-step": 1.8,
-        "drift-ramp": 1.8,
-        "drift-cotenant": 1.8,
-        "tiers": 2.0,
+        "poisson-tight": 4.9,
+        "poisson-standard": 6.5,
+        "poisson-relaxed": 7.6,
+        "bursty": 4.6,
+        "azure-chat": 6.6,
+        "azure-code": 1.8,
+        "drift-step": 4.2,
+        "drift-ramp": 5.2,
+        "drift-cotenant": 5.2,
+        "tiers": 5.3,
     }
 }
 

@@ -1,0 +1,58 @@
+"""`pacer-gym submit`: make the folder of an entry, checked and tried."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer_gym.cli.common import user_mistakes
+from pacer_gym.cli.options import ForceOption, PolicyArgument, SettingsOption, TrackOption, read_contender
+
+
+def submit(
+    policy: PolicyArgument,
+    name: Annotated[str, typer.Option(help="Name of the entry: small letters, digits, - and _.")],
+    folder: Annotated[Path, typer.Option(help="Folder of the board.")] = Path("leaderboard"),
+    settings: SettingsOption = None,
+    author: Annotated[
+        list[str] | None, typer.Option(help="Who made it; one --author for each. Without one: anonymous.")
+    ] = None,
+    family: Annotated[
+        str, typer.Option(help="How it came about: heuristic, learned or hybrid.")
+    ] = "heuristic",
+    weights: Annotated[
+        list[Path] | None,
+        typer.Option(help="A .npz or .safetensors file that the policy reads beside its own; one for each."),
+    ] = None,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting that was chosen by looking at results on the seeds for development."),
+    ] = None,
+    source: Annotated[str, typer.Option(help="Where the idea comes from: an address or a citation.")] = "",
+    track: TrackOption = "cpu",
+    force: ForceOption = False,
+) -> None:
+    """Copy a policy into an entry of the leaderboard, whole and checked, and say how to go on."""
+    with user_mistakes():
+        from pacer_gym.leaderboard.scaffold import Draft, make_submission
+
+        contender = read_contender(policy, settings)
+        draft = Draft(
+            policy=contender.policy,
+            name=name,
+            settings=contender.settings,
+            authors=author or ["anonymous"],
+            family=family,
+            weights=weights or [],
+            tuned=tuned or [],
+            source=source,
+            track=track,
+        )
+        entry = make_submission(draft, board=folder, force=force)
+    where = "" if folder == Path("leaderboard") else f" --folder {shlex.quote(str(folder))}"
+    print(f"made {folder / 'submissions' / name}: {entry.class_name} by {', '.join(entry.authors)}")
+    print(f"look over {folder / 'submissions' / name / 'submission.toml'}, then")
+    print(f"  pacer-gym score --submission {name}{where}")
+    print(f"  pacer-gym verify {name}{where}")
+    print(f"  pacer-gym board{where}")

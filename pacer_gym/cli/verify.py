@@ -1,0 +1,53 @@
+"""`pacer-gym verify`: run an entry's claims again, with its policy shut away, and say what came of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer_gym.cli.common import JsonOption, progress_bar, running, user_mistakes, writing
+
+
+def verify(
+    name: Annotated[str, typer.Argument(help="Name of the entry.")],
+    folder: Annotated[Path, typer.Option(help="Folder of the board.")] = Path("leaderboard"),
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Repeat a verification; left out, nobody can know beforehand which runs are made."
+        ),
+    ] = None,
+    cells: Annotated[int, typer.Option(min=1, help="Runs to run again, at least one a scenario.")] = 30,
+    fresh: Annotated[int, typer.Option(min=1, help="New seeds for each scenario.")] = 4,
+    require_isolation: Annotated[
+        bool, typer.Option("--require-isolation", help="Refuse to start where a fence is missing.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 for one a core.")] = -1,
+    json: JsonOption = False,
+) -> None:
+    """Run some of an entry's runs again, and new ones, and write the verdict beside its results."""
+    # All that can be wrong with the entry's files shows before the first run.
+    with user_mistakes():
+        from pacer_gym.leaderboard.submission import find_submission
+        from pacer_gym.leaderboard.verify import prepare_verification
+
+        ready = prepare_verification(
+            find_submission(name, folder),
+            seed=seed,
+            cells=cells,
+            fresh_seeds=fresh,
+            require_isolation=require_isolation,
+        )
+    with running(), progress_bar("verifying", None) as move:
+
+        def progress(done: int, total: int) -> None:
+            if move is not None:
+                move(done, f"verifying {done}/{total}")
+
+        verdict = ready.run(n_jobs=jobs, progress=progress)
+    entry = folder / "submissions" / name
+    with writing(entry / "verified.json"):
+        verdict.write(entry)
+    print(verdict.to_json() if json else f"{name}: {verdict.report()}", end="" if json else "\n")
+    if not verdict.is_verified:
+        raise typer.Exit(1)

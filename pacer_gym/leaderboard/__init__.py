@@ -1,0 +1,1 @@
+"""A board that anyone can replay: scores of a frozen suite, entries, their verification, and the page."""

@@ -1,0 +1,292 @@
+"""An entry of the board: a folder that holds a policy, what it needs, and who answers for it.
+
+``submission.toml`` is written for people and read strictly: a key that nobody knows is an
+error that names the nearest one, so that a slip of the pen never leaves a default in place.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacer_gym.errors import PacerError, did_you_mean
+from pacer_gym.leaderboard.weights import check_weights
+from pacer_gym.workloads.scenarios import SCENARIOS, SUITE, TRACKS
+
+SUBMISSION_FILE = "submission.toml"
+RESULTS_FILE = "results.json"
+VERIFIED_FILE = "verified.json"
+FAMILIES = ("heuristic", "learned", "hybrid")
+"""How a policy came about: thought out, trained, or both."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class SubmissionError(PacerError, ValueError):
+    """A submission that cannot be used as it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tuning:
+    """What of a policy was chosen by looking at results.
+
+    Attributes
+    ----------
+    what : tuple of str
+        Settings or weights that were tuned; empty if none were.
+    seeds : str
+        On which seeds: ``"none"``, ``"development"``, or in words.
+    range, cost : str
+        Which values were tried, and what that took.
+    """
+
+    what: tuple[str, ...] = ()
+    seeds: str = "none"
+    range: str = ""
+    cost: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """An entry, as its folder tells it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the entry, and of its folder.
+    folder : Path
+        The folder, absolute.
+    authors : tuple of str
+        Who made it.
+    suite, track : str
+        What it is scored on.
+    family : str
+        One of `FAMILIES`.
+    description, source : str
+        The idea in a line, and where it comes from: an address or a citation.
+    policy_path : Path
+        The policy's file, in the folder.
+    class_name : str
+        Its class.
+    settings : mapping of str to object
+        Constructor arguments.
+    settings_by_scenario : mapping of str to mapping
+        Further ones, by scenario.
+    weights : tuple of Path
+        Files of numbers that the policy reads, absolute.
+    tuning : Tuning
+        What was chosen by looking at results.
+    disqualified : str or None
+        Why the entry does not count, if it does not.
+    """
+
+    name: str
+    folder: Path
+    authors: tuple[str, ...]
+    suite: str
+    track: str
+    family: str
+    description: str
+    source: str
+    policy_path: Path
+    class_name: str
+    settings: Mapping[str, object]
+    settings_by_scenario: Mapping[str, Mapping[str, object]]
+    weights: tuple[Path, ...]
+    tuning: Tuning
+    disqualified: str | None = None
+
+    @property
+    def policy_reference(self) -> str:
+        """The policy as `load_policy` takes it, in any working folder."""
+        return f"{self.policy_path}:{self.class_name}"
+
+    def settings_on(self, scenario: str) -> dict[str, object]:
+        """Constructor arguments on one scenario."""
+        return dict(self.settings) | dict(self.settings_by_scenario.get(scenario, {}))
+
+
+def submission_folder(board: str | Path, name: str) -> Path:
+    """Folder of an entry below a board's.
+
+    Raises
+    ------
+    SubmissionError
+        If the name would not do for a folder on every system.
+
+    Examples
+    --------
+    >>> submission_folder("leaderboard", "mine").as_posix()
+    'leaderboard/submissions/mine'
+    """
+    if not _NAME.fullmatch(name):
+        raise SubmissionError(
+            f"a submission's name is up to 64 small letters, digits and any of - _ and begins with a "
+            f"letter or digit, got {name!r}"
+        )
+    return Path(board) / "submissions" / name
+
+
+def find_submission(name: str | Path, board: str | Path = "leaderboard") -> Submission:
+    """Read an entry by its name on a board.
+
+    Raises
+    ------
+    SubmissionError
+        If there is none of that name, which the message then lists, or it cannot be used as it is.
+    """
+    folder = submission_folder(board, str(name))
+    if not folder.is_dir():
+        others = sorted(path.parent.name for path in folder.parent.glob(f"*/{SUBMISSION_FILE}"))
+        listed = f"there are {', '.join(others)}" if others else "there are none"
+        raise SubmissionError(
+            f"no submission {str(name)!r} in {folder.parent}{did_you_mean(str(name), others)}; {listed}, "
+            "and 'pacer-gym submit' makes one"
+        )
+    return load_submission(folder)
+
+
+def load_submission(folder: str | Path) -> Submission:
+    """Read an entry and check it; nothing of it is run.
+
+    Raises
+    ------
+    SubmissionError
+        If a file is missing, a key unknown or of the wrong kind, or weights hold more than numbers.
+    """
+    folder = Path(folder).resolve()
+    path = folder / SUBMISSION_FILE
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SubmissionError(
+            f"{path} cannot be read: {error.strerror}; 'pacer-gym submit' makes one"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SubmissionError(f"{path} is no TOML: {error}") from None
+    return read_submission(told, folder)
+
+
+def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None = None) -> Submission:
+    """Make an entry of what its TOML file says, and check that its files are there.
+
+    Parameters
+    ----------
+    told : mapping
+        Content of the file.
+    folder : Path
+        Where the entry's files lie.
+    name : str, optional
+        What the folder is going to be called; by default what it is called.
+    """
+    name = folder.name if name is None else name
+    where = folder / SUBMISSION_FILE
+    top = _checked(told, _TOP, f"{where}")
+    policy = _checked(top["policy"], _POLICY, f"{where}, [policy]")
+    tuning = _checked(top["tuning"], _TUNING, f"{where}, [tuning]")
+    if top["name"] != name:
+        raise SubmissionError(f"{where} names {top['name']!r}, but its folder {name!r}: they must agree")
+    if not top["authors"]:
+        raise SubmissionError(f'{where} names no authors: give at least one, as in authors = ["A. Author"]')
+    for key, known in (("suite", (SUITE,)), ("track", tuple(TRACKS)), ("family", FAMILIES)):
+        if top[key] not in known:
+            raise SubmissionError(
+                f"{where}: {key} must be one of {', '.join(known)}, got {top[key]!r}"
+                f"{did_you_mean(top[key], known)}"
+            )
+    for scenario, settings in policy["settings_by_scenario"].items():
+        if scenario not in SCENARIOS:
+            hint = did_you_mean(scenario, SCENARIOS)
+            raise SubmissionError(f"{where}: settings_by_scenario knows no {scenario!r}{hint}")
+        if not isinstance(settings, dict):
+            raise SubmissionError(
+                f"{where}: settings_by_scenario.{scenario} must be a table, got {settings!r}"
+            )
+    if not policy["class"].isidentifier():
+        raise SubmissionError(f"{where}: class must be the name of a class, got {policy['class']!r}")
+    policy_path = _own_file(folder, policy["file"], where)
+    if policy_path.suffix != ".py":
+        raise SubmissionError(f"{where}: a policy's file ends in .py, got {policy['file']!r}")
+    weights = tuple(_own_file(folder, file, where) for file in policy["weights"])
+    for path in weights:
+        check_weights(path)
+    return Submission(
+        name=top["name"],
+        folder=folder,
+        authors=tuple(top["authors"]),
+        suite=top["suite"],
+        track=top["track"],
+        family=top["family"],
+        description=top["description"],
+        source=top["source"],
+        policy_path=policy_path,
+        class_name=policy["class"],
+        settings=policy["settings"],
+        settings_by_scenario=policy["settings_by_scenario"],
+        weights=weights,
+        tuning=Tuning(**tuning | {"what": tuple(tuning["what"])}),
+        disqualified=top["disqualified"],
+    )
+
+
+def _own_file(folder: Path, name: str, where: Path) -> Path:
+    """A file that lies in the folder itself, and is no link to another."""
+    path = folder / name
+    if Path(name).name != name or path.is_symlink():
+        raise SubmissionError(f"{where}: {name!r} must be a file of this folder itself, not a path or a link")
+    if not path.is_file():
+        raise SubmissionError(f"{where} names {name!r}, but there is no such file in {folder}")
+    return path
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+_REQUIRED = object()
+_Rule = tuple[Callable[[object], bool], str, object]
+_TEXT: Callable[[object], bool] = lambda value: isinstance(value, str)  # noqa: E731  # one rule of a table
+_TABLE: Callable[[object], bool] = lambda value: isinstance(value, dict)  # noqa: E731
+_TOP: Mapping[str, _Rule] = {
+    "name": (_TEXT, "a text", _REQUIRED),
+    "authors": (_is_texts, "a list of texts", _REQUIRED),
+    "suite": (_TEXT, "a text", _REQUIRED),
+    "track": (_TEXT, "a text", _REQUIRED),
+    "family": (_TEXT, "a text", _REQUIRED),
+    "description": (_TEXT, "a text", _REQUIRED),
+    "source": (_TEXT, "a text", ""),
+    "disqualified": (lambda value: isinstance(value, str) and bool(value), "a reason", None),
+    "policy": (_TABLE, "a table", _REQUIRED),
+    "tuning": (_TABLE, "a table", _REQUIRED),
+}
+_POLICY: Mapping[str, _Rule] = {
+    "file": (_TEXT, "a text", _REQUIRED),
+    "class": (_TEXT, "a text", _REQUIRED),
+    "settings": (_TABLE, "a table", {}),
+    "settings_by_scenario": (_TABLE, "a table", {}),
+    "weights": (_is_texts, "a list of texts", []),
+}
+_TUNING: Mapping[str, _Rule] = {
+    "what": (_is_texts, "a list of texts", _REQUIRED),
+    "seeds": (_TEXT, "a text", _REQUIRED),
+    "range": (_TEXT, "a text", ""),
+    "cost": (_TEXT, "a text", ""),
+}
+
+
+def _checked(told: Mapping[str, Any], rules: Mapping[str, _Rule], where: str) -> dict[str, Any]:
+    """All keys of a table, with defaults for those left out; unknown and wrong ones are errors."""
+    for key in told:
+        if key not in rules:
+            hint = did_you_mean(key, rules)
+            raise SubmissionError(f"{where}: unknown key {key!r}{hint}; there are {', '.join(rules)}")
+    found = {}
+    for key, (suits, what, default) in rules.items():
+        if key not in told and default is _REQUIRED:
+            raise SubmissionError(f"{where}: {key} is missing; it must be {what}")
+        found[key] = told.get(key, default)
+        if key in told and not suits(told[key]):
+            raise SubmissionError(f"{where}: {key} must be {what}, got {told[key]!r}")
+    return found

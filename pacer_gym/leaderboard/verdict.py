@@ -1,0 +1,161 @@
+"""What a verification found, as `verified.json` keeps it and as a reader wants it told."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pacer_gym.errors import PacerError
+from pacer_gym.leaderboard.lockdown import IN_FORCE
+from pacer_gym.leaderboard.submission import VERIFIED_FILE
+from pacer_gym.scoring.export import to_json, write_whole
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshRuns:
+    """Runs of one scenario on seeds that nobody knew before.
+
+    Attributes
+    ----------
+    rate_rps : float
+        Their rate, in requests per second.
+    seeds : tuple of int
+        Their seeds.
+    claimed : float
+        Mean attainment at that rate on the seeds of the results.
+    found : float
+        Attainment on the best of the new seeds.
+    interval : (float, float)
+        Where that of an honest entry falls, but for a small chance.
+    inside : bool
+        Whether it does.
+    """
+
+    rate_rps: float
+    seeds: tuple[int, ...]
+    claimed: float
+    found: float
+    interval: tuple[float, float]
+    inside: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Outcome of a verification.
+
+    Attributes
+    ----------
+    date : str
+        Day it was made, as YYYY-MM-DD.
+    package_version : str
+        Version that made it.
+    suite_sha256, results_sha256 : str
+        Suite and results that it is about.
+    cells, equal : int
+        Runs that were run again, and how many of them came out the same in every number.
+    fresh : mapping of str to FreshRuns
+        Runs on new seeds, by scenario.
+    reasons : tuple of str
+        Why the entry is refused; empty if it is verified.
+    isolation : mapping of str to str
+        Which fences stood, and why the others did not.
+    """
+
+    date: str
+    package_version: str
+    suite_sha256: str
+    results_sha256: str
+    cells: int
+    equal: int
+    fresh: Mapping[str, FreshRuns]
+    reasons: tuple[str, ...]
+    isolation: Mapping[str, str]
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether there is no reason to refuse the entry."""
+        return not self.reasons
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Fences that did not stand, and why."""
+        return {name: told for name, told in self.isolation.items() if told != IN_FORCE}
+
+    def to_json(self) -> str:
+        """Return the text of `verified.json`."""
+        return (
+            to_json(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    "verdict": "verified" if self.is_verified else "refused",
+                    "date": self.date,
+                    "package_version": self.package_version,
+                    "suite_sha256": self.suite_sha256,
+                    "results_sha256": self.results_sha256,
+                    "exact": {"cells": self.cells, "equal": self.equal},
+                    "fresh": {name: asdict(runs) for name, runs in self.fresh.items()},
+                    "reasons": list(self.reasons),
+                    "isolation": dict(self.isolation),
+                }
+            )
+            + "\n"
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Verdict":
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        PacerError
+            If it is something else.
+        """
+        try:
+            told: dict[str, Any] = json.loads(text)
+            exact = told.pop("exact")
+            version, verdict = told.pop("schema_version"), told.pop("verdict")
+            fresh = {name: _fresh(runs) for name, runs in told.pop("fresh").items()}
+            read = cls(**told | {"reasons": tuple(told["reasons"]), "fresh": fresh, **exact})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PacerError(f"this is no verdict: {error}") from None
+        if version != SCHEMA_VERSION or (verdict == "verified") is not read.is_verified:
+            raise PacerError(f"this is no verdict of schema {SCHEMA_VERSION} that agrees with itself")
+        return read
+
+    def write(self, folder: Path) -> Path:
+        """Write `verified.json` into an entry's folder, whole or not at all."""
+        path = folder / VERIFIED_FILE
+
+        def fill(partial: Path) -> None:
+            partial.write_text(self.to_json(), encoding="utf-8")
+
+        write_whole(path, fill)
+        return path
+
+    def report(self) -> str:
+        """The verdict in a few lines, for people."""
+        lines = [f"{'verified' if self.is_verified else 'REFUSED'} on {self.date}"]
+        lines += [f"  - {reason}" for reason in self.reasons]
+        if self.cells:
+            lines.append(f"same again: {self.equal} of {self.cells} runs, to the last bit")
+        if self.fresh:
+            lines.append("attainment at the claimed capacity, mean claimed and best of the new seeds:")
+        width = max(map(len, self.fresh), default=0)
+        for name, runs in self.fresh.items():
+            low, high = runs.interval
+            lines.append(
+                f"  {name:{width}}  {runs.rate_rps:8.3f} req/s  claimed {runs.claimed:.3f}  "
+                f"found {runs.found:.3f}, expected {low:.3f} to {high:.3f}"
+                f"{'' if runs.inside else '  OUTSIDE'}"
+            )
+        for name, told in self.missing.items():
+            lines.append(f"warning: the policy ran without {name}: {told}")
+        return "\n".join(lines)
+
+
+def _fresh(told: Mapping[str, Any]) -> FreshRuns:
+    values = {field.name: told[field.name] for field in fields(FreshRuns)}
+    return FreshRuns(**values | {"seeds": tuple(values["seeds"]), "interval": tuple(values["interval"])})
