@@ -30,7 +30,7 @@ from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.live.versions import installed_vllm
 from pacer_gym.workloads.streams import spawn_streams
 
-RATE_RPS = 2.5
+RATE_RPS = 6.0
 ROUNDS = 7
 ENV_STEPS = 20_000
 RUNNING = (16, 32)
