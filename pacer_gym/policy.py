@@ -1,7 +1,4 @@
-"""What a policy is, and how one is found: by name, by file, or by file and class.
-
-A policy is any object with three methods, so nobody inherits from anything here.
-"""
+"""How a policy is found: by name, by file, or by file and class."""
 
 import importlib.util
 import inspect
@@ -9,18 +6,23 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeGuard, runtime_checkable
 
-import numpy as np
-
-from pacer_gym.engine.simulator import Simulator
-from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.errors import PolicyError, did_you_mean
 from pacer_gym.policy_file import load_policy_file
+from pacer_gym.policy_protocol import (
+    CompiledSteps,
+    Policy,
+    PrivilegedPolicy,
+    compiled_steps,
+    is_privileged,
+    needs_prompts,
+)
 
 __all__ = [
+    "CompiledSteps",
     "Policy",
     "PrivilegedPolicy",
+    "compiled_steps",
     "is_privileged",
     "load_policy",
     "needs_prompts",
@@ -31,54 +33,6 @@ __all__ = [
 
 # What a policy can do, and with what the engine calls it.
 _METHODS = {"reset": ("spec", "rng"), "decide": ("view",), "observe": ("outcome",)}
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """Decides, before every step, how many prompt tokens join it and whose.
-
-    Examples
-    --------
-    >>> class Nothing:
-    ...     def reset(self, spec, rng): pass
-    ...     def decide(self, view): return StepDecision(prefill_tokens=0)
-    ...     def observe(self, outcome): pass
-    >>> isinstance(Nothing(), Policy)
-    True
-    """
-
-    def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Forget the previous run; `rng` is the only randomness a policy may use."""
-
-    def decide(self, view: EngineView) -> StepDecision:
-        """Decide the next step from what the engine shows."""
-        ...
-
-    def observe(self, outcome: StepOutcome) -> None:
-        """Learn how long the decided step took and what it held."""
-
-
-class PrivilegedPolicy(Policy, Protocol):
-    """A policy that looks behind the view, as an oracle does; ``rankable = False`` owns up to it."""
-
-    rankable: bool
-
-    def see(self, simulator: Simulator) -> None:
-        """Keep the engine; a run in a simulator calls this after `reset`, nothing else does."""
-
-
-def is_privileged(policy: object) -> TypeGuard[PrivilegedPolicy]:
-    """Whether a policy, or its class, asks to see the engine itself, which no ranking may admit."""
-    return getattr(policy, "rankable", True) is False and callable(getattr(policy, "see", None))
-
-
-def needs_prompts(policy: object) -> bool:
-    """Whether a policy says, by ``needs_prompts = True``, that with no prompt waiting it need not be asked.
-
-    It would decide nothing then, and be the same afterwards.  What such steps were like it observes all the
-    same, in their order, and a simulator runs them several times as fast.
-    """
-    return getattr(policy, "needs_prompts", False) is True
 
 
 def load_policy(reference: str | os.PathLike[str], /, **settings: object) -> Policy:

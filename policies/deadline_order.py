@@ -16,6 +16,7 @@ from pacer_gym.tactics import (
     prefill_times_s,
     prompt_deadline_s,
 )
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class DeadlineOrder:
@@ -35,6 +36,7 @@ class DeadlineOrder:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
+        self._spec = spec
         self._pace = PrefillPace(spec)
 
     def decide(self, view: EngineView) -> StepDecision:
@@ -49,3 +51,9 @@ class DeadlineOrder:
     def observe(self, outcome: StepOutcome) -> None:
         """Learn the pace of an engine that nobody has measured."""
         self._pace.observe(outcome)
+
+    def compiled(self) -> BudgetLoop | None:
+        """The same as one compiled loop, on an engine that has been measured."""
+        if self._spec.coefficients is None:
+            return None
+        return BudgetLoop(self._spec, self.budget_tokens, order="deadline")

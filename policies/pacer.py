@@ -15,6 +15,7 @@ import numpy as np
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.latency.conformal import AdaptiveConformal, DtACI, FrozenBound, QuantileTracker
 from pacer_gym.latency.online_fit import OnlineFit
+from pacer_gym.tactics.bounded_loop import BoundedLoop
 from pacer_gym.tactics.budget import prefill_room
 from pacer_gym.tactics.packing import Packer
 
@@ -56,6 +57,7 @@ class Pacer:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Start from the profile's fit and calibration ratios, where there are any."""
+        self._spec = spec
         self._packer = Packer(spec, bank_slack=self.bank_slack)
         self._fit = OnlineFit(spec.coefficients)
         self._learns = self.online_refit or spec.coefficients is None
@@ -99,3 +101,15 @@ class Pacer:
         if self._stalled and not stalled and isinstance(self.ratio_bound, AdaptiveConformal | DtACI):
             self.ratio_bound.forget_above(STALL * self._typical)
         self._stalled = stalled
+
+    def compiled(self) -> BoundedLoop | None:
+        """The same as one compiled loop: with the default bound, and a fit that stays as it is."""
+        if self._learns or not isinstance(self.ratio_bound, AdaptiveConformal):
+            return None
+        return BoundedLoop(
+            self._spec,
+            self.ratio_bound,
+            typical_ratio=self._typical,
+            stall=STALL,
+            bank_slack=self.bank_slack,
+        )

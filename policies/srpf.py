@@ -8,6 +8,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import check_token_counts, prefill_room, remaining_tokens, shortest_remaining
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class Srpf:
@@ -26,7 +27,8 @@ class Srpf:
         self.budget_tokens = budget_tokens
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
+        """Forget the previous run."""
+        self._spec = spec
 
     def decide(self, view: EngineView) -> StepDecision:
         """Order the prompts by what they have left."""
@@ -35,3 +37,7 @@ class Srpf:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop."""
+        return BudgetLoop(self._spec, self.budget_tokens, order="shortest")

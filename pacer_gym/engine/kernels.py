@@ -51,9 +51,24 @@ EARLY = 1.0 - 1e-14
 # Numba finds the types of plain arrays several microseconds sooner than those of named tuples, so
 # what Python calls every step takes the arrays one by one.
 @njit(cache=True)
-def step_flat(lane: int, prefill_tokens: int, order: np.ndarray, order_len: int, *arrays: Any) -> None:
-    """`step_lane` for `(*tables, *truth)`."""
-    step_lane(Tables(*arrays[:9]), Truth(*arrays[9:]), lane, prefill_tokens, order, order_len)
+def step_flat(
+    lane: int, prefill_tokens: int, order: np.ndarray, order_len: int, *arrays: Any
+) -> tuple[float, float, int, int, int, int, int, int, bool]:
+    """`step_lane` for `(*tables, *truth)`; returns what a `StepOutcome` holds but for the features."""
+    t = Tables(*arrays[:9])
+    step_lane(t, Truth(*arrays[9:]), lane, prefill_tokens, order, order_len)
+    row = t.lanes[lane]
+    return (
+        row.step_start_s,
+        row.step_s,
+        row.step_decodes,
+        row.step_decode_kv_tokens,
+        row.step_prefill_tokens,
+        row.step_chunks,
+        row.step_finished,
+        row.step_preempted,
+        row.step_forced != 0,
+    )
 
 
 @njit(cache=True)

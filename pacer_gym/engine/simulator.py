@@ -1,24 +1,21 @@
 """One simulated engine: the compiled lane behind the interface of a real one."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from pacer_gym.engine.coasting import Coaster
 from pacer_gym.engine.decision import check_decision
 from pacer_gym.engine.drift import DriftTable, as_drift_table
-from pacer_gym.engine.gather import gather_flat
+from pacer_gym.engine.gather import request_columns, view_lane
 from pacer_gym.engine.kernels import receive_arrivals, step_flat
 from pacer_gym.engine.state import (
-    ARRIVAL_S,
-    FINISH_S,
-    FIRST_TOKEN_S,
-    OUTPUT_TOKENS,
-    PREEMPTIONS,
-    PROMPT_TOKENS,
-    REJECTED,
-    STAGE,
+    NOW,
+    NUM_DECODES,
+    NUM_PROMPTS,
     TPOT_SLO_S,
     TTFT_SLO_S,
-    VERDICT,
     Tables,
     empty_tables,
     load_lane,
@@ -88,8 +85,7 @@ class Simulator:
         self._tables: Tables = empty_tables(1, len(workload), profile.limits.max_running)
         self._truth: Truth = make_truth(profile, [as_drift_table(drift, horizon_s, streams.drift)])
         load_lane(self._tables, 0, workload, profile.limits, residual_offset(profile, streams.residuals))
-        self._arrays = (*self._tables, *self._truth)
-        self._row = self._tables.lanes[0]
+        self._look_at_tables()
         self._spare_tables: Tables | None = None
         self._coaster: Coaster | None = None
         self._limits: EngineLimits = profile.limits
@@ -99,18 +95,22 @@ class Simulator:
     def __setstate__(self, state: dict[str, object]) -> None:
         """Take over a copy's state: what views the tables would otherwise be a copy by itself."""
         self.__dict__.update(state)
-        self._row = self._tables.lanes[0]
+        self._look_at_tables()
         self._coaster = None
+
+    def _look_at_tables(self) -> None:
+        self._arrays = (*self._tables, *self._truth)
+        self._words, self._clock = self._tables.lanes.view(np.int64), self._tables.lanes.view(np.float64)
 
     @property
     def now_s(self) -> float:
         """The clock, in seconds."""
-        return float(self._row["now_s"])
+        return self._clock.item(NOW)
 
     @property
     def has_work(self) -> bool:
         """Whether there is a request to serve; without one the run is over."""
-        return bool(self._row["num_decodes"] + self._row["num_prompts"])
+        return self._words.item(NUM_DECODES) + self._words.item(NUM_PROMPTS) > 0
 
     def view(self) -> EngineView:
         """The engine as a policy may see it now; the arrays are read-only copies."""
@@ -136,22 +136,14 @@ class Simulator:
             If everything has been served.
         """
         self._require_work()
-        row = self._row
-        prefill_tokens, order, order_len = check_decision(decision, int(row["num_prompts"]))
-        step_flat(0, prefill_tokens, order, order_len, *self._arrays)
+        prefill_tokens, order, order_len = check_decision(decision, self._words.item(NUM_PROMPTS))
+        start_s, step_s, decodes, kv_tokens, prefilled, chunks, finished, preempted, forced = step_flat(
+            0, prefill_tokens, order, order_len, *self._arrays
+        )
         features = self._tables.features[0].copy()
         features.setflags(write=False)
         return StepOutcome(
-            start_s=float(row["step_start_s"]),
-            step_s=float(row["step_s"]),
-            decodes=int(row["step_decodes"]),
-            decode_kv_tokens=int(row["step_decode_kv_tokens"]),
-            prefill_tokens=int(row["step_prefill_tokens"]),
-            chunks=int(row["step_chunks"]),
-            features=features,
-            finished=int(row["step_finished"]),
-            preempted=int(row["step_preempted"]),
-            forced=bool(row["step_forced"]),
+            start_s, step_s, decodes, kv_tokens, prefilled, chunks, features, finished, preempted, forced
         )
 
     def coast(self, stop_s: float) -> list[StepOutcome]:
@@ -159,11 +151,20 @@ class Simulator:
 
         They are those that `step` would run, whatever the decision, while the clock is at most `stop_s`.
         """
-        if self._row["num_prompts"]:
+        if self._words.item(NUM_PROMPTS):
             return []
         if self._coaster is None:
             self._coaster = Coaster(self._arrays)
         return self._coaster.coast(stop_s)
+
+    def run(
+        self,
+        steps: Callable[[tuple[Any, ...], float, float], tuple[int, float]],
+        stop_s: float,
+        step_s_sum: float,
+    ) -> tuple[int, float]:
+        """Let a compiled policy run on; see `pacer_gym.policy.CompiledSteps`, whose `run` this takes."""
+        return steps(self._arrays, stop_s, step_s_sum)
 
     def peek_step_s(self, decision: StepDecision) -> float:
         """How long `step` would last with this decision, with the true residual; the engine does not move.
@@ -198,7 +199,7 @@ class Simulator:
         True
         """
         self._require_work()
-        prefill_tokens, order, order_len = check_decision(decision, int(self._row["num_prompts"]))
+        prefill_tokens, order, order_len = check_decision(decision, self._words.item(NUM_PROMPTS))
         if self._spare_tables is None:
             self._spare_tables = Tables(*(table.copy() for table in self._tables))
         for spare, table in zip(self._spare_tables, self._tables, strict=True):
@@ -238,58 +239,6 @@ def engine_spec(profile: Profile, slo: SLO) -> EngineSpec:
         calibration_ratios=profile.calibration_ratios,
         profile_name=profile.name,
     )
-
-
-def view_lane(tables: Tables, lane: int, limits: EngineLimits) -> EngineView:
-    """View of one lane, as read-only copies."""
-    row = tables.lanes[lane]
-    num_decodes, num_prompts = int(row["num_decodes"]), int(row["num_prompts"])
-    decode_f8, decode_i8 = np.empty((4, num_decodes)), np.empty((3, num_decodes), np.int64)
-    prompt_f8, prompt_i8 = np.empty((4, num_prompts)), np.empty((4, num_prompts), np.int64)
-    gather_flat(lane, decode_f8, decode_i8, prompt_f8, prompt_i8, *tables)
-    for block in (decode_f8, decode_i8, prompt_f8, prompt_i8):
-        block.setflags(write=False)
-    decode_arrival_s, decode_first_token_s, decode_ttft_slo_s, decode_tpot_slo_s = decode_f8
-    decode_ids, decode_context_tokens, decode_output_tokens = decode_i8
-    prompt_arrival_s, prompt_first_token_s, prompt_ttft_slo_s, prompt_tpot_slo_s = prompt_f8
-    prompt_ids, prompt_tokens, prompt_computed_tokens, prompt_output_tokens = prompt_i8
-    return EngineView(
-        now_s=float(row["now_s"]),
-        decode_ids=decode_ids,
-        decode_arrival_s=decode_arrival_s,
-        decode_context_tokens=decode_context_tokens,
-        decode_output_tokens=decode_output_tokens,
-        decode_first_token_s=decode_first_token_s,
-        decode_ttft_slo_s=decode_ttft_slo_s,
-        decode_tpot_slo_s=decode_tpot_slo_s,
-        prompt_ids=prompt_ids,
-        prompt_arrival_s=prompt_arrival_s,
-        prompt_tokens=prompt_tokens,
-        prompt_computed_tokens=prompt_computed_tokens,
-        prompt_output_tokens=prompt_output_tokens,
-        prompt_first_token_s=prompt_first_token_s,
-        prompt_ttft_slo_s=prompt_ttft_slo_s,
-        prompt_tpot_slo_s=prompt_tpot_slo_s,
-        free_blocks=int(row["free_blocks"]),
-        limits=limits,
-    )
-
-
-def request_columns(tables: Tables, lane: int) -> dict[str, np.ndarray]:
-    """Columns of the requests of one lane, as `Simulator.requests` tells them."""
-    f8, i8 = tables.request_f8[:, lane], tables.request_i8[:, lane]
-    return {
-        "arrival_s": f8[ARRIVAL_S].copy(),
-        "prompt_tokens": i8[PROMPT_TOKENS].copy(),
-        "output_tokens": i8[OUTPUT_TOKENS].copy(),
-        "ttft_slo_s": f8[TTFT_SLO_S].copy(),
-        "tpot_slo_s": f8[TPOT_SLO_S].copy(),
-        "first_token_s": f8[FIRST_TOKEN_S].copy(),
-        "finish_s": f8[FINISH_S].copy(),
-        "preemptions": i8[PREEMPTIONS].copy(),
-        "rejected": i8[STAGE] == REJECTED,
-        "verdict": i8[VERDICT].copy(),
-    }
 
 
 def _usual_slo(tables: Tables) -> SLO:

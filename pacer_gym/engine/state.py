@@ -70,6 +70,11 @@ LANE_DTYPE = np.dtype(
     ],
     align=True,
 )
+# Every field takes eight bytes, and one item of a plain array is read far sooner than a field of a row.
+LANE_WORDS = len(LANE_DTYPE.names or ())
+NOW, NUM_DECODES, NUM_PROMPTS = (
+    (LANE_DTYPE.names or ()).index(name) for name in ("now_s", "num_decodes", "num_prompts")
+)
 
 
 def _itl_edges() -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacer_gym.engine.simulator import view_lane
+from pacer_gym.engine.gather import view_lane
 from pacer_gym.engine.state import Tables
 from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineView, StepDecision

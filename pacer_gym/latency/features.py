@@ -16,6 +16,7 @@ __all__ = [
     "ModelShape",
     "StepTable",
     "batch_bucket_array",
+    "linear_step_s",
     "read_steps_csv",
     "step_features",
     "write_features",
@@ -87,6 +88,27 @@ def write_features(
             out[5] = bucket - tokens
             break
     out[6] = decodes + chunks
+
+
+@njit(cache=True)
+def linear_step_s(coefficients: np.ndarray, features: np.ndarray) -> float:
+    """Predicted seconds of a step: the sum of coefficients times features, added up in their order.
+
+    A library's dot product may round otherwise on another machine.
+
+    Parameters
+    ----------
+    coefficients, features : (7,) np.ndarray of float64
+
+    Examples
+    --------
+    >>> linear_step_s(np.array([0.01, 0.001, 0, 0, 0, 0, 0.002]), np.array([1.0, 30, 9, 9, 9, 9, 5]))
+    0.05
+    """
+    step_s = 0.0
+    for k in range(coefficients.shape[0]):
+        step_s += coefficients[k] * features[k]
+    return step_s
 
 
 def step_features(table: StepTable, model: ModelShape, batch_buckets: np.ndarray | None = None) -> np.ndarray:

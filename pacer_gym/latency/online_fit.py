@@ -7,6 +7,7 @@ now and then.
 
 import numpy as np
 
+from pacer_gym.latency.features import linear_step_s
 from pacer_gym.latency.fitting import relative_nnls
 
 
@@ -77,4 +78,4 @@ class OnlineFit:
 
     def predict_s(self, features: np.ndarray) -> float:
         """Predicted seconds of a step with these (7,) features; nan before the first fit."""
-        return float("nan") if self.coefficients is None else float(self.coefficients @ features)
+        return float("nan") if self.coefficients is None else linear_step_s(self.coefficients, features)

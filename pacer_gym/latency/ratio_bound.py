@@ -175,9 +175,13 @@ class WindowedBound(ScoredBound):
         """
         if not ratio > 0.0:
             raise ValueError(f"ratio must be above 0, got {ratio}")
-        count = int(drop_above(self._values, self._nodes, float(ratio)))
-        self.ratio = window_bound(self._values, self._nodes, self.alpha_t)
+        self.ratio, count = relearn_without(self._values, self._nodes, float(ratio), self.alpha_t)
         return count
+
+    @property
+    def window_arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """The window's two arrays, as `new_window` makes them, for kernels that carry it on."""
+        return self._values, self._nodes
 
     def _fill_window(self, calibration_ratios: np.ndarray | None) -> None:
         """Start the window over with the last of some earlier ratios."""
@@ -192,6 +196,13 @@ def learn_ratio(values: np.ndarray, nodes: np.ndarray, ratio: float, alpha: floa
     """Put one ratio into the window, and return the bound that it then gives at level `alpha`."""
     push(values, nodes, ratio)
     return window_bound(values, nodes, alpha)
+
+
+@njit(cache=True)
+def relearn_without(values: np.ndarray, nodes: np.ndarray, ratio: float, alpha: float) -> tuple[float, int]:
+    """Take ratios above `ratio` out of the window; return the bound at level `alpha`, and how many went."""
+    count = drop_above(values, nodes, ratio)
+    return window_bound(values, nodes, alpha), count
 
 
 @njit(cache=True)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pacer_gym.engine.decision import check_decision
-from pacer_gym.engine.simulator import engine_spec, request_columns, view_lane
+from pacer_gym.engine.gather import request_columns, view_lane
+from pacer_gym.engine.simulator import engine_spec
 from pacer_gym.engine.state import Tables
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.latency.profiles import Profile

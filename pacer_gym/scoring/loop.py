@@ -11,7 +11,7 @@ from pacer_gym.engine import DriftTable, Engine, Simulator
 from pacer_gym.errors import EngineFailed
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.live.choice import EngineChoice
-from pacer_gym.policy import Policy, is_privileged, needs_prompts
+from pacer_gym.policy import Policy, compiled_steps, is_privileged, needs_prompts
 from pacer_gym.scoring.record import REQUEST_COLUMNS, STEP_COLUMNS, RunRecord
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
@@ -119,12 +119,18 @@ class Rollout:
         steps_per_report = _LIVE_STEPS_PER_REPORT if self.engine.is_live else _STEPS_PER_REPORT
         num_steps, step_s_sum, next_report = 0, 0.0, 1
         # Rows of steps hold decisions, so then each is asked for.
-        coasting = (
-            engine if rows is None and needs_prompts(policy) and isinstance(engine, Simulator) else None
-        )
+        simulator = engine if rows is None and isinstance(engine, Simulator) else None
+        compiled = compiled_steps(policy) if simulator is not None else None
+        coasting = simulator if needs_prompts(policy) else None
         failure: str | None = None
         started_s = time.perf_counter()
         while engine.has_work and engine.now_s <= stop_s:
+            if simulator is not None and compiled is not None:
+                count, step_s_sum = simulator.run(compiled.run, stop_s, step_s_sum)
+                num_steps += count
+                if progress is not None:
+                    progress(engine.now_s)
+                continue
             if coasting is not None and (outcomes := coasting.coast(stop_s)):
                 for outcome in outcomes:
                     policy.observe(outcome)

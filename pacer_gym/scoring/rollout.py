@@ -268,7 +268,7 @@ def _check_drift(drift: str | DriftTable) -> str | DriftTable:
     """Refuse an unknown kind; take a copy of a table, so that the run keeps what it was given."""
     if isinstance(drift, DriftTable):
         return checked_drift(drift)
-    if drift not in DRIFT_KINDS:
+    if not isinstance(drift, str) or drift not in DRIFT_KINDS:
         raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)} or a DriftTable, got {drift!r}")
     return drift
 

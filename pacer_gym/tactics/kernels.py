@@ -7,7 +7,7 @@ decides for many engines at once call the same code and agree to the last bit.
 import numpy as np
 
 from pacer_gym.compiled import njit
-from pacer_gym.latency.features import write_features
+from pacer_gym.latency.features import linear_step_s, write_features
 
 _RUN = 16  # below this many, insertion beats merging
 
@@ -56,10 +56,7 @@ def prefill_pace_s(
         kv_bytes_per_token,
         batch_buckets,
     )
-    step_s = 0.0
-    for k in range(coefficients.shape[0]):
-        step_s += coefficients[k] * features[k]
-    return max(step_s / chunk_tokens, 0.0)
+    return max(linear_step_s(coefficients, features) / chunk_tokens, 0.0)
 
 
 @njit(cache=True)

@@ -14,7 +14,7 @@ from pacer_gym.tactics.kernels import prefill_pace_s, write_due, write_moore_hod
 from pacer_gym.tactics.prompt_sums import END_TOKENS, StepPlan, write_prompt_sums
 
 # Prompt tokens of a step that misses its target anyway, in KV blocks: enough to keep prompts moving.
-_LEAST_BLOCKS = 4
+LEAST_BLOCKS = 4
 
 
 class Packer:
@@ -109,7 +109,7 @@ class Packer:
             typical_ratio,
             prefill_room(view, self._max_batched_tokens),
             self._chunk_tokens,
-            _LEAST_BLOCKS * self._block_tokens,
+            LEAST_BLOCKS * self._block_tokens,
             self._tpot_slo_s,
             self._bank_slack,
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pacer_gym.engine.drift import drift_table
-from pacer_gym.engine.simulator import request_columns, view_lane
+from pacer_gym.engine.gather import request_columns, view_lane
 from pacer_gym.engine.truth import make_truth
 from pacer_gym.envs import kernels, spaces
 from pacer_gym.envs.observing import empty_agent, start_lane
