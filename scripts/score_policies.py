@@ -1,0 +1,83 @@
+"""Enter, score and verify every ranked policy of `policies/`, and make the board of them.
+
+    python scripts/score_policies.py [--only NAME] [--jobs -1] [--no-verify]
+
+Runs the commands that anybody runs for an entry of their own: `pacer-gym submit`, `score`, `verify`, `board`.
+What an entry already has is left alone, and finished runs are kept, so a killed call goes on where it stood.
+Fixed budgets and deadline order are entered twice: at 128 tokens, and with a budget tuned for each scenario on the
+seeds for development.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer_gym.policy import is_privileged, load_policy, policy_names
+
+FOLDER = Path("leaderboard/submissions")
+SOURCES = {
+    "aimd": "Chiu & Jain, Computer Networks and ISDN Systems 17, 1989",
+    "deadline_order": "Moore, Management Science 15, 1968",
+    "fair_batching": "Lyu et al., arXiv 2510.14392",
+    "fixed_budget": "Agrawal et al., Sarathi-Serve, OSDI 2024",
+    "least_laxity": "Mok, 1983; Ascend MindIE",
+    "p_pas": "Saemann, arXiv 2608.15171",
+    "pacer": "Gibbs & Candes, NeurIPS 2021; Moore, Management Science 15, 1968",
+    "qoserve": "arXiv 2503.22562; microsoft/sarathi-serve, branch niyama_asplos2026",
+    "slos_serve": "Chen et al., arXiv 2504.08784",
+    "sola": "Hong et al., MLSys 2025",
+    "srpf": "Schrage, Operations Research 16, 1968",
+    "vllm_default": "vllm-project/vllm, v1/core/sched/scheduler.py",
+}
+TUNED = ("fixed_budget", "deadline_order")
+
+
+def main(
+    only: Annotated[list[str] | None, typer.Option(help="Entries to make; all by default.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes: -1 for one a core.")] = -1,
+    verify: Annotated[bool, typer.Option(help="Whether to verify what was scored.")] = True,
+) -> None:
+    """Make the entries that are missing, each as far as it has to go."""
+    wanted = entries()
+    for name in only or wanted:
+        if name not in wanted:
+            raise typer.BadParameter(f"no entry {name!r}; there are {', '.join(wanted)}")
+        policy, tuned = wanted[name]
+        folder = FOLDER / name
+        if not (folder / "submission.toml").exists():
+            extra = ["--tuned", "budget_tokens"] if tuned else []
+            command("submit", policy, "--name", name, "--author", "PacerGym", *extra, *source(policy))
+        if not (folder / "results.json").exists():
+            extra = ["--tune", "budget_tokens"] if tuned else []
+            command("score", "--submission", name, "--jobs", str(jobs), *extra)
+        if verify and not (folder / "verified.json").exists():
+            command("verify", name, "--jobs", str(jobs))
+    command("board")
+
+
+def entries() -> dict[str, tuple[str, bool]]:
+    """Policy of each entry, by name, and whether its budget is tuned."""
+    ranked = [name for name in policy_names() if not is_privileged(load_policy(name))]
+    ranked.sort(key=lambda name: (name != "pacer", name))
+    plain = {name.replace("_", "-"): (name, False) for name in ranked}
+    return plain | {f"{name.replace('_', '-')}-tuned": (name, True) for name in TUNED}
+
+
+def source(policy: str) -> list[str]:
+    """Where the idea comes from, as `submit` takes it."""
+    return ["--source", SOURCES[policy]] if policy in SOURCES else []
+
+
+def command(*arguments: str) -> None:
+    """Run `pacer-gym`; stop where it fails."""
+    print("pacer-gym", " ".join(arguments), flush=True)
+    done = subprocess.run([sys.executable, "-m", "pacer_gym", *arguments], check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.returncode)
+
+
+if __name__ == "__main__":
+    typer.run(main)
