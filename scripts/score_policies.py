@@ -4,8 +4,8 @@
 
 Runs the commands that anybody runs for an entry of their own: `pacer-gym submit`, `score`, `verify`, `board`.
 What an entry already has is left alone, and finished runs are kept, so a killed call goes on where it stood.
-Fixed budgets and deadline order are entered twice: at 128 tokens, and with a budget tuned for each scenario on the
-seeds for development.
+Fixed budgets and deadline order are entered twice: at 128 tokens, and tuned for each scenario on
+the seeds for development.
 """
 
 import subprocess

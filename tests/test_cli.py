@@ -250,6 +250,12 @@ def test_the_version_is_printed(capsys):
     assert capsys.readouterr().out == f"pacer-gym {pacer_gym.__version__}\n"
 
 
+def test_the_package_runs_as_a_module():
+    told = subprocess.run([sys.executable, "-m", "pacer_gym", "run"], capture_output=True, text=True)
+    assert told.returncode == 2
+    assert told.stderr.startswith("pacer-gym: ")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
