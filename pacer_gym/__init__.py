@@ -72,4 +72,8 @@ __all__ = [
     "summary",
 ]
 
-_gymnasium.register(id="PacerServe-v0", entry_point="pacer_gym.envs.serve_env:PacerServeEnv")
+_gymnasium.register(
+    id="PacerServe-v0",
+    entry_point="pacer_gym.envs.serve_env:PacerServeEnv",
+    vector_entry_point="pacer_gym.envs.vector_env:PacerServeVectorEnv",
+)

@@ -20,13 +20,15 @@ _PACKAGE = Path(__file__).parent
 _CONFIG: Any = numba.config
 
 
-def njit(*, cache: bool) -> Callable[[Callable[..., Any]], Any]:
+def njit(*, cache: bool, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit`, with the cache in `kernel_cache`.
 
     Parameters
     ----------
     cache : bool
         Whether compiled code is kept for the next process.
+    nogil : bool, default=False
+        Whether other threads run meanwhile, once Python has called it.
 
     Examples
     --------
@@ -42,7 +44,7 @@ def njit(*, cache: bool) -> Callable[[Callable[..., Any]], Any]:
         before = _CONFIG.CACHE_DIR
         _CONFIG.CACHE_DIR = str(kernel_cache())
         try:
-            return numba.njit(cache=cache)(function)
+            return numba.njit(cache=cache, nogil=nogil)(function)
         finally:
             _CONFIG.CACHE_DIR = before
 

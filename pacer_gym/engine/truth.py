@@ -9,7 +9,7 @@ from pacer_gym.latency.profiles import Profile
 
 def make_truth(profile: Profile, drifts: list[DriftTable]) -> Truth:
     """The truth of `profile` under one drift table a lane."""
-    points = max(drift.time_s.size for drift in drifts)
+    points = max((drift.time_s.size for drift in drifts), default=1)
     time_s = np.full((len(drifts), points), np.inf)
     factor = np.empty((len(drifts), points))
     for lane, drift in enumerate(drifts):

@@ -2,27 +2,52 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacer_gym.engine.drift import DRIFT_KINDS, drift_table
-from pacer_gym.engine.kernels import receive_arrivals
-from pacer_gym.engine.state import empty_tables, load_lane
+from pacer_gym.engine.drift import DriftTable, drift_table
 from pacer_gym.engine.truth import make_truth, residual_offset
-from pacer_gym.envs.lanes import Lane, LiveLane
+from pacer_gym.envs.choices import Choices, require
+from pacer_gym.envs.lanes import Lane, LiveLane, simulated_lane
 from pacer_gym.envs.observing import empty_agent
-from pacer_gym.latency.profiles import Profile, load_profile
-from pacer_gym.live.choice import EngineChoice, Model
-from pacer_gym.workloads.scenarios import Scenario, load_scenario
+from pacer_gym.latency.profiles import Profile
+from pacer_gym.live.choice import EngineChoice
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import RandomStreams, spawn_streams
 from pacer_gym.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from pacer_gym.live.server import VllmServer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episode:
+    """All that chance decides of an episode, before its first step.
+
+    Attributes
+    ----------
+    workload : Workload
+        The requests, each with its targets.
+    profile : Profile
+        How long steps take, and the engine's limits.
+    residual_cursor : int
+        Where in the profile's measured residuals the run begins.
+    drift : DriftTable
+    slo : SLO
+        The usual targets.
+    horizon_s : float
+        When the episode is truncated, in seconds.
+    """
+
+    workload: Workload
+    profile: Profile
+    residual_cursor: int
+    drift: DriftTable
+    slo: SLO
+    horizon_s: float
 
 
 class EpisodeSource:
@@ -39,92 +64,112 @@ class EpisodeSource:
     def __init__(
         self,
         *,
-        scenario: str | Scenario,
-        track: str,
-        profile: str | Profile | None,
-        rate_rps: float | tuple[float, float],
-        workload: Workload | None,
-        drift: str | None,
-        slo: SLO | None,
-        horizon_s: float | None,
+        scenario: Any = "poisson-standard",
+        track: Any = "cpu",
+        profile: Any = None,
+        rate_rps: Any = 6.0,
+        workload: Workload | None = None,
+        drift: Any = None,
+        slo: SLO | None = None,
+        horizon_s: float | None = None,
         engine: str = "simulator",
-        model: Model | None = None,
+        model: Any = None,
         engine_settings: Mapping[str, object] | None = None,
     ) -> None:
-        self._scenario = load_scenario(scenario, track=track) if isinstance(scenario, str) else scenario
-        _require("scenario", self._scenario, Scenario, "a name or a Scenario")
-        if profile is None:
-            profile = self._scenario.track.profile_name
-        self.profile = load_profile(profile) if isinstance(profile, str) else profile
-        _require("profile", self.profile, Profile, "a name, a .json file or a Profile")
+        self._given = {"scenario": scenario, "track": track, "profile": profile, "drift": drift}
+        self._given["rate_rps"] = rate_rps
+        self.choices = Choices.of(**self._given)
         if workload is not None:
-            _require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
+            require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
         if slo is not None:
-            _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
+            require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
         if horizon_s is not None:
-            _require("horizon_s", horizon_s, Real, "a number of seconds")
+            require("horizon_s", horizon_s, Real, "a number of seconds")
+            if not 0.0 < horizon_s < math.inf:
+                raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
         self.engine = EngineChoice(name=engine, model=model, settings=dict(engine_settings or {}))
         self._server: VllmServer | None = None
-        self._rate_rps = _rate_range(rate_rps)
-        self._drift = (
-            drift if drift is not None else ("none" if workload is not None else self._scenario.drift)
-        )
-        if self._drift not in DRIFT_KINDS:
-            raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)}, got {drift!r}")
-        self.engine.check_drift(self._drift)
-        if horizon_s is not None and not 0.0 < horizon_s < math.inf:
-            raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
-        self._slo = slo if slo is not None else self._scenario.slo
         self._horizon_s = horizon_s
         self._override = slo
-        self._workload = self._with_targets(workload) if workload is not None else None
+        self._workload = workload
+        self._check_drifts(self.choices)
 
-    def draw(self, rng: np.random.Generator, options: dict[str, Any] | None) -> Lane:
+    @property
+    def profile(self) -> Profile:
+        """The profile of the first choice."""
+        return self.choices.profiles[0] if self.choices.profiles else self.choices.scenarios[0][0][1]
+
+    def change(self, **changes: Any) -> None:
+        """Let later episodes be drawn from other choices; what is not named stays.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As the constructor does.
+        """
+        unknown = changes.keys() - self._given.keys()
+        if unknown:
+            raise ValueError(
+                f"later episodes can change in {', '.join(self._given)}, not in {', '.join(sorted(unknown))}"
+            )
+        given = {**self._given, **changes}
+        choices = Choices.of(**given)
+        self._check_drifts(choices)
+        self._given, self.choices = given, choices
+
+    def draw_episode(
+        self, rng: np.random.Generator, options: Mapping[str, Any] | None
+    ) -> tuple[Episode, RandomStreams]:
         """Draw an episode; `rng` is left one spawn further."""
-        rate_rps = self._episode_rate(rng, options or {})
+        scenario, profile, drift, rate_rps = self.choices.draw(rng, options)
         streams = spawn_streams(rng)
+        slo = self._override if self._override is not None else scenario.slo
         if self._workload is not None:
-            workload = self._workload
+            workload, drift = self._workload, drift or "none"
             horizon_s = self._horizon_s if self._horizon_s is not None else math.inf
             drift_s = horizon_s if horizon_s < math.inf else max(float(workload.arrival_s[-1]), 1.0)
         else:
-            horizon_s = drift_s = self._horizon_s if self._horizon_s is not None else self._scenario.horizon_s
-            workload = self._with_targets(
-                self._scenario.workload(rate_rps=rate_rps, seed=streams, horizon_s=horizon_s)
-            )
-        if self.engine.is_live:
-            return self._live_lane(workload, streams, horizon_s)
-        limits = self.profile.limits
-        tables = empty_tables(1, len(workload), limits.max_running)
-        load_lane(tables, 0, workload, limits, residual_offset(self.profile, streams.residuals))
-        receive_arrivals(tables, 0)
-        return Lane(
-            tables=tables,
-            truth=make_truth(self.profile, [drift_table(self._drift, drift_s, streams.drift)]),
-            agent=empty_agent(1, len(workload), self.profile.coefficients),
-            limits=limits,
-            slo=self._slo,
+            drift = drift or scenario.drift
+            horizon_s = drift_s = self._horizon_s if self._horizon_s is not None else scenario.horizon_s
+            workload = scenario.workload(rate_rps=rate_rps, seed=streams, horizon_s=horizon_s)
+        episode = Episode(
+            workload=self._with_targets(workload, slo),
+            profile=profile,
+            # A live engine has no residuals to replay, and draws its prompts from that stream.
+            residual_cursor=0 if self.engine.is_live else residual_offset(profile, streams.residuals),
+            drift=drift_table(drift, drift_s, streams.drift),
+            slo=slo,
             horizon_s=horizon_s,
         )
+        return episode, streams
 
-    def _live_lane(self, workload: Workload, streams: RandomStreams, horizon_s: float) -> LiveLane:
+    def draw(self, rng: np.random.Generator, options: Mapping[str, Any] | None) -> Lane:
+        """Draw an episode and the engine that serves it; `rng` is left one spawn further."""
+        episode, streams = self.draw_episode(rng, options)
+        if self.engine.is_live:
+            return self._live_lane(episode, streams)
+        return simulated_lane(episode)
+
+    def _live_lane(self, episode: Episode, streams: RandomStreams) -> LiveLane:
         """Begin a run on the live engine, which the first episode starts."""
         from pacer_gym.live.engine import VllmEngine
 
         if self._server is not None and self._server.failure is not None:
             self.close()
         if self._server is None:
-            self._server = self.engine.server(self.profile)
-        live = VllmEngine(self._server, workload, streams=streams, slo=self._slo, profile=self.profile)
+            self._server = self.engine.server(episode.profile)
+        live = VllmEngine(
+            self._server, episode.workload, streams=streams, slo=episode.slo, profile=episode.profile
+        )
         limits, model = live.spec.limits, live.spec.model
-        own = replace(self.profile, limits=limits, model=model)
+        own = replace(episode.profile, limits=limits, model=model)
         return LiveLane(
             tables=live.tables,
-            truth=make_truth(own, [drift_table("none", 1.0, streams.drift)]),
-            agent=empty_agent(1, len(workload), self.profile.coefficients),
+            truth=make_truth(own, [episode.drift]),
+            agent=empty_agent(1, len(episode.workload), episode.profile.coefficients),
             limits=limits,
-            slo=self._slo,
-            horizon_s=horizon_s,
+            slo=episode.slo,
+            horizon_s=episode.horizon_s,
             engine=live,
         )
 
@@ -134,31 +179,12 @@ class EpisodeSource:
             self._server.close()
         self._server = None
 
-    def _episode_rate(self, rng: np.random.Generator, options: dict[str, Any]) -> float:
-        unknown = set(options) - {"rate_rps"}
-        if unknown:
-            raise ValueError(
-                f"reset takes the option 'rate_rps' only, got {', '.join(sorted(map(repr, unknown)))}"
-            )
-        low, high = _rate_range(options["rate_rps"]) if "rate_rps" in options else self._rate_rps
-        return low if low == high else float(rng.uniform(low, high))
+    def _check_drifts(self, choices: Choices) -> None:
+        own = self._workload is not None and not choices.drifts  # requests of one's own bring no drift
+        for kind in sorted({"none"} if own else choices.all_drifts()):
+            self.engine.check_drift(kind)
 
-    def _with_targets(self, workload: Workload) -> Workload:
+    def _with_targets(self, workload: Workload, slo: SLO) -> Workload:
         if self._override is not None:
             workload = replace(workload, ttft_slo_s=None, tpot_slo_s=None)
-        return workload.with_slo(self._slo)
-
-
-def _require(name: str, value: object, kind: type, what: str) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {what}, got {value!r}")
-
-
-def _rate_range(rate_rps: float | tuple[float, float]) -> tuple[float, float]:
-    try:
-        low, high = np.broadcast_to(np.asarray(rate_rps, np.float64), 2).tolist()
-    except (TypeError, ValueError):
-        raise ValueError(f"rate_rps must be a number or a pair (low, high), got {rate_rps!r}") from None
-    if not 0.0 < low <= high < math.inf:
-        raise ValueError(f"rate_rps must be positive and finite, low before high, got {rate_rps!r}")
-    return low, high
+        return workload.with_slo(slo)

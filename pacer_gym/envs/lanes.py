@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pacer_gym.engine.gather import view_lane
-from pacer_gym.engine.state import Tables
+from pacer_gym.engine.kernels import receive_arrivals
+from pacer_gym.engine.state import Tables, empty_tables, load_lane
 from pacer_gym.engine.timing import Truth
+from pacer_gym.engine.truth import make_truth
 from pacer_gym.engine.view import EngineView, StepDecision
 from pacer_gym.envs import kernels
-from pacer_gym.envs.observing import Agent, start_lane
+from pacer_gym.envs.observing import Agent, empty_agent, start_lane
 from pacer_gym.envs.rendering import Sample
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.workloads.slo import SLO
 
 if TYPE_CHECKING:
+    from pacer_gym.envs.episode import Episode
     from pacer_gym.live.engine import VllmEngine
 
 
@@ -72,6 +75,22 @@ class Lane:
             waiting=int(row["num_prompts"]),
             attainment=attainment,
         )
+
+
+def simulated_lane(episode: "Episode") -> Lane:
+    """A fresh simulated engine with the requests of an episode."""
+    profile, workload = episode.profile, episode.workload
+    tables = empty_tables(1, len(workload), profile.limits.max_running)
+    load_lane(tables, 0, workload, profile.limits, episode.residual_cursor)
+    receive_arrivals(tables, 0)
+    return Lane(
+        tables=tables,
+        truth=make_truth(profile, [episode.drift]),
+        agent=empty_agent(1, len(workload), profile.coefficients),
+        limits=profile.limits,
+        slo=episode.slo,
+        horizon_s=episode.horizon_s,
+    )
 
 
 @dataclass(kw_only=True)

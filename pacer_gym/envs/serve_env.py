@@ -1,6 +1,6 @@
 """`PacerServe-v0`: the engine as a Gymnasium environment, one step of the GPU a step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -84,6 +84,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     `view`, an `EngineView`, with `with_view=True`.
 
     ## Arguments
+    Of a list for `scenario`, `track`, `profile` or `drift`, each reset draws one.
     scenario : str or Scenario, default="poisson-standard"
         Arrivals, lengths, SLO and drift.
     track : str, default="cpu"
@@ -126,12 +127,12 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     def __init__(
         self,
         *,
-        scenario: str | Scenario = "poisson-standard",
-        track: str = "cpu",
-        profile: str | Profile | None = None,
+        scenario: str | Scenario | Sequence[str | Scenario] = "poisson-standard",
+        track: str | Sequence[str] = "cpu",
+        profile: str | Profile | Sequence[str | Profile] | None = None,
         rate_rps: float | tuple[float, float] = 6.0,
         workload: Workload | None = None,
-        drift: str | None = None,
+        drift: str | Sequence[str] | None = None,
         slo: SLO | None = None,
         horizon_s: float | None = None,
         action: str = "budget",
@@ -144,18 +145,10 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode must be None, 'ansi' or 'rgb_array', got {render_mode!r}")
         self._source = EpisodeSource(
-            scenario=scenario,
-            track=track,
-            profile=profile,
-            rate_rps=rate_rps,
-            workload=workload,
-            drift=drift,
-            slo=slo,
-            horizon_s=horizon_s,
-            engine=engine,
-            model=model,
+            scenario=scenario, track=track, profile=profile, rate_rps=rate_rps, workload=workload,
+            drift=drift, slo=slo, horizon_s=horizon_s, engine=engine, model=model,
             engine_settings=engine_settings,
-        )
+        )  # fmt: skip
         self.action_space = spaces.action_space(action)
         self.observation_space = spaces.observation_space()
         self.render_mode = render_mode
@@ -234,6 +227,10 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         if self._chart is not None:
             self._chart.add(self._episode.sample(info["attainment"]))
         return observation, terms["met"] + terms["missed"], terminated, truncated, info
+
+    def change_episodes(self, **changes: Any) -> None:
+        """Draw later episodes from another `scenario`, `track`, `profile`, `rate_rps` or `drift`."""
+        self._source.change(**changes)
 
     def view(self) -> EngineView:
         """The engine as a policy would see it now.

@@ -187,16 +187,18 @@ def budget_mask(tokens_left: int, decodes: int) -> np.ndarray:
     array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=int8)
     """
     covering = min(bisect.bisect_left(BUDGETS, tokens_left), len(BUDGETS) - 1)
-    return _MASKS[decodes == 0 and tokens_left > 0][covering].copy()
+    return MASKS[covering + len(BUDGETS) * (decodes == 0 and tokens_left > 0)].copy()
 
 
-def _masks() -> tuple[np.ndarray, np.ndarray]:
-    """Masks by the covering index, while something decodes and while nothing does."""
+def _masks() -> np.ndarray:
     busy = np.tri(len(BUDGETS), dtype=np.int8)
     idle = busy.copy()
     idle[:, 0] = 0
     idle[0, 0] = 1
-    return busy, idle
+    masks = np.concatenate([busy, idle])
+    masks.setflags(write=False)
+    return masks
 
 
-_MASKS = _masks()
+MASKS = _masks()
+"""(32, 16) int8: masks by the index of the covering budget, first while something decodes, then while not."""

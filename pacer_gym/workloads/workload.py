@@ -163,6 +163,8 @@ class Workload:
         >>> full.ttft_slo_s, full.tpot_slo_s
         (array([1., 3.]), array([0.1, 0.1]))
         """
+        if self.ttft_slo_s is not None and self.tpot_slo_s is not None:
+            return self  # nothing is open, and nothing in it can be changed
         ttft_slo_s = np.full(len(self), slo.ttft_s) if self.ttft_slo_s is None else self.ttft_slo_s
         tpot_slo_s = np.full(len(self), slo.tpot_s) if self.tpot_slo_s is None else self.tpot_slo_s
         return replace(self, ttft_slo_s=ttft_slo_s, tpot_slo_s=tpot_slo_s)
