@@ -20,8 +20,12 @@ _PACKAGE = Path(__file__).parent
 _CONFIG: Any = numba.config
 
 
-def njit(*, cache: bool, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit`, with the cache in `kernel_cache`.
+def njit(*, cache: bool, nogil: bool = False, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, with the cache in `kernel_cache`, for kernels that allocate nothing.
+
+    Numba counts references to arrays at every call and index, by atomic instructions that took two
+    thirds of an engine's step; a kernel that only works on what it is handed needs none of that.
+    Division by zero gives inf or nan, as in numpy: the check would keep loops from being vectorised.
 
     Parameters
     ----------
@@ -29,6 +33,8 @@ def njit(*, cache: bool, nogil: bool = False) -> Callable[[Callable[..., Any]], 
         Whether compiled code is kept for the next process.
     nogil : bool, default=False
         Whether other threads run meanwhile, once Python has called it.
+    allocates : bool, default=False
+        Whether the kernel makes arrays.
 
     Examples
     --------
@@ -44,7 +50,8 @@ def njit(*, cache: bool, nogil: bool = False) -> Callable[[Callable[..., Any]], 
         before = _CONFIG.CACHE_DIR
         _CONFIG.CACHE_DIR = str(kernel_cache())
         try:
-            return numba.njit(cache=cache, nogil=nogil)(function)
+            options = {"cache": cache, "nogil": nogil, "error_model": "numpy", "_nrt": allocates}
+            return numba.njit(**options)(function)
         finally:
             _CONFIG.CACHE_DIR = before
 

@@ -76,7 +76,7 @@ def _not_an_order(given: object) -> DecisionError:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, allocates=True)
 def order_is_valid(order: np.ndarray, num_prompts: int) -> bool:
     """Whether `order` holds distinct indices below `num_prompts`."""
     seen = np.zeros(num_prompts, np.bool_)

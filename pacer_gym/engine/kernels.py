@@ -282,7 +282,8 @@ def _rebuild_prompts(t: Tables, lane: int) -> None:
             count += 1
     for k in range(row.step_preempted):
         stage[t.step_i8[PREEMPTED_ID, lane, k]] = WAITING
-    old[:count] = new[:count]
+    for k in range(count):  # a slice's assignment would allocate
+        old[k] = new[k]
     row.num_prefilling = num_prefilling
     row.num_prompts = count
 

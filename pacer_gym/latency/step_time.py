@@ -207,7 +207,7 @@ def mean_step_s(
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, allocates=True)
 def _mean_rows(
     features: np.ndarray, knot_tokens: np.ndarray, knot_s: np.ndarray, coefficients: np.ndarray
 ) -> np.ndarray:
