@@ -55,7 +55,8 @@ def coast_flat(
         step_lane(t, truth, lane, 0, no_order, -1)
         f8[count, 0] = row.step_start_s
         f8[count, 1] = row.step_s
-        f8[count, 2:] = t.features[lane]
+        for k in range(t.features.shape[1]):
+            f8[count, 2 + k] = t.features[lane, k]
         i8[count, 0] = row.step_decodes
         i8[count, 1] = row.step_decode_kv_tokens
         i8[count, 2] = row.step_prefill_tokens

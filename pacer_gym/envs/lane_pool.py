@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pacer_gym.engine.simulator import view_lane
+from pacer_gym.engine.gather import view_lane
 from pacer_gym.engine.state import Tables, empty_tables, load_lane
 from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.truth import make_truth

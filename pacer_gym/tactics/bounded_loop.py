@@ -76,13 +76,13 @@ class BoundedLoop:
         )
         self._sums = np.empty((4, spec.limits.max_batched_tokens + 1), np.int64)
         self._features = np.empty(7)
-        self._orders, self._times_s = np.empty((2, 0), np.int64), np.empty((2, 0))
+        self._orders, self._times_s = np.empty((9, 0), np.int64), np.empty((10, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
-        num_requests = arrays[1].shape[2]
-        if self._orders.shape[1] != num_requests:
-            self._orders, self._times_s = np.empty((2, num_requests), np.int64), np.empty((2, num_requests))
+        most = arrays[1].shape[2]
+        if self._orders.shape[1] != most:
+            self._orders, self._times_s = np.empty((9, most), np.int64), np.empty((10, most))
         bound, state = self._bound, (self._f8, self._i8)
         steps, step_s_sum = bounded_flat(
             stop_s, step_s_sum, *state, *bound.window_arrays, *self._fit, self._sums, self._features,
@@ -117,8 +117,8 @@ def bounded_flat(
         n = row.num_prompts
         order, scratch = orders[0, :n], orders[1, :n]
         if n > 0:
-            decode_f8, decode_i8 = np.empty((4, row.num_decodes)), np.empty((3, row.num_decodes), np.int64)
-            prompt_f8, prompt_i8 = np.empty((4, n)), np.empty((4, n), np.int64)
+            decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
+            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:, :n]
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
             tokens, worth = pack_step(
                 order,
