@@ -25,6 +25,7 @@ from pacer_gym.cli.score import score_policy
 from pacer_gym.cli.serve import serve
 from pacer_gym.cli.submit import submit
 from pacer_gym.cli.verify import verify
+from pacer_gym.cli.watch import watch
 from pacer_gym.errors import PacerError
 
 __all__ = ["app", "main"]
@@ -35,6 +36,7 @@ _INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 4 --plot run.png")(run_policy)
+app.command("watch", epilog="Example: pacer-gym watch pacer --scenario drift-step --speed 20")(watch)
 app.command("capacity", epilog="Example: pacer-gym capacity srpf --scenario bursty --quick")(
     find_policy_capacity
 )

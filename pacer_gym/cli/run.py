@@ -15,11 +15,16 @@ from pacer_gym.cli.options import (
     SloOption,
     TraceOption,
     TrackOption,
-    check_traffic,
-    profile_of,
-    read_contender,
-    read_slo,
-    read_trace,
+)
+from pacer_gym.cli.rollout_options import (
+    DriftOption,
+    DurationOption,
+    EngineOption,
+    ModelOption,
+    RateOption,
+    SeedOption,
+    WarmupOption,
+    read_rollout,
 )
 from pacer_gym.errors import EngineFailed
 
@@ -32,31 +37,18 @@ def run_policy(
     context: typer.Context,
     policy: PolicyArgument,
     scenario: ScenarioOption = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Requests per second; by default the scenario's typical rate, or a --trace's own.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="One seed, one result.")] = 0,
-    duration: Annotated[
-        float | None, typer.Option(help="Seconds of arrivals; by default the scenario's, or the whole trace.")
-    ] = None,
-    warmup: Annotated[float, typer.Option(help="Seconds at the start whose arrivals are not judged.")] = 0.0,
+    rate: RateOption = None,
+    seed: SeedOption = 0,
+    duration: DurationOption = None,
+    warmup: WarmupOption = 0.0,
     track: TrackOption = "cpu",
     trace: TraceOption = None,
     slo: SloOption = None,
     profile: ProfileOption = None,
-    drift: Annotated[
-        str | None, typer.Option(help="What slows the engine: none, step, ramp, periodic or cotenant.")
-    ] = None,
+    drift: DriftOption = None,
     settings: SettingsOption = None,
-    engine: Annotated[
-        str, typer.Option(help="What serves: simulator, or vllm in real time, which needs a --model.")
-    ] = "simulator",
-    model: Annotated[
-        str | None, typer.Option(help="Folder of the model that vllm serves, with random weights.")
-    ] = None,
+    engine: EngineOption = "simulator",
+    model: ModelOption = None,
     json: JsonOption = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the run into this picture; needs matplotlib.")
@@ -74,16 +66,10 @@ def run_policy(
     force: ForceOption = False,
 ) -> None:
     """Serve a workload with a policy, in simulated time or by vLLM, and print what its users got."""
-    from pacer_gym.scoring import export, figures, report, rollout, summary
+    from pacer_gym.scoring import export, figures, report, summary
 
     # Everything that can be wrong is looked at before the first second is simulated.
     with user_mistakes():
-        from pacer_gym.policy import load_policy
-        from pacer_gym.workloads.scenarios import TYPICAL_RPS, load_scenario
-
-        check_traffic(scenario, trace)
-        what = None if scenario is None else load_scenario(scenario, track=track)
-        typical = None if what is None else TYPICAL_RPS[track][what.name]
         table_format = _table_format() if table_format is None else table_format
         if table_format not in export.TABLE_FORMATS or out is not None:
             export.check_table_format(table_format)
@@ -91,18 +77,19 @@ def run_policy(
             export.check_destination(out, folder=True, force=force)
         if plot is not None:
             figures.check_figure_path(plot, force=force)
-        contender = read_contender(policy, settings)
-        ready = rollout.prepare(
-            load_policy(contender.policy, **contender.settings),
-            what,
-            rate_rps=None if what is None else typical if rate is None else rate,
-            workload=None if trace is None else read_trace(trace, slo, rate_rps=rate),
-            profile=profile if trace is None or profile else profile_of(track),
-            slo=None if slo is None else read_slo(slo),
+        ready = read_rollout(
+            policy,
+            settings,
+            scenario=scenario,
+            rate=rate,
             seed=seed,
+            duration=duration,
+            warmup=warmup,
+            track=track,
+            trace=trace,
+            slo=slo,
+            profile=profile,
             drift=drift,
-            horizon_s=duration,
-            warmup_s=warmup,
             engine=engine,
             model=model,
         )
@@ -122,8 +109,8 @@ def run_policy(
     else:
         from rich import print as rich_print
 
-        if what is not None and rate is None:
-            print(f"no --rate given: {typical:g} req/s, about what a good policy carries here\n")
+        if scenario is not None and rate is None:
+            print(f"no --rate given: {ready.rate_rps:g} req/s, about what a good policy carries here\n")
         rich_print(report.report(record))
     if record.failure is not None:
         raise EngineFailed(
