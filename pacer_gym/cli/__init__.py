@@ -36,7 +36,7 @@ _INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command("run", epilog="Example: pacer-gym run srpf --scenario bursty --rate 4 --plot run.png")(run_policy)
-app.command("watch", epilog="Example: pacer-gym watch pacer --scenario drift-step --speed 20")(watch)
+app.command("watch", epilog="Example: pacer-gym watch pacer --scenario drift-step")(watch)
 app.command("capacity", epilog="Example: pacer-gym capacity srpf --scenario bursty --quick")(
     find_policy_capacity
 )
