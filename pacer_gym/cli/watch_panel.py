@@ -99,12 +99,12 @@ def final_line(so_far: RunSoFar, record: "RunRecord | None") -> str:
     rate = "" if rollout.rate_rps is None else f" at {rollout.rate_rps:g} req/s"
     what = f"{rollout.policy_reference} on {where}{rate}, seed {rollout.seed}"
     judged = verdicts.met + verdicts.missed
-    if record is None:
-        of = f"the {judged:,} requests judged by then"
-        return (
-            f"{what}, stopped at {so_far.now_s:.1f} s: {share(verdicts.attainment)} of {of} met both targets"
-        )
-    return f"{what}: {share(verdicts.attainment)} of {judged:,} requests met both targets"
+    if record is not None:
+        return f"{what}: {share(verdicts.attainment)} of {judged:,} requests met both targets"
+    if not judged:
+        return f"{what}, stopped at {so_far.now_s:.1f} s, before a request was judged"
+    of = f"the {judged:,} requests judged by then"
+    return f"{what}, stopped at {so_far.now_s:.1f} s: {share(verdicts.attainment)} of {of} met both targets"
 
 
 def share(value: float) -> str:

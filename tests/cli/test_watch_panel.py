@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pacer_gym.cli.watch_panel import line, panel
+from pacer_gym.cli.watch_panel import final_line, line, panel
 from pacer_gym.cli.watch_view import LineView, Pace
 from pacer_gym.scoring.rollout import prepare
 from pacer_gym.scoring.watching import RunSoFar, Watched
@@ -132,3 +132,9 @@ def test_a_run_that_fell_behind_does_not_rush(monkeypatch):
     so_far.now_s = 2.0
     pace.after_step()
     assert clock.now_s == pytest.approx(131.0)
+
+
+def test_a_run_that_is_stopped_at_once_has_no_attainment():
+    so_far = RunSoFar(prepare("pacer", "drift-step", rate_rps=4.0))
+    told = final_line(so_far, None)
+    assert told == "pacer on drift-step at 4 req/s, seed 0, stopped at 0.0 s, before a request was judged"
