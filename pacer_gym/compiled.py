@@ -50,7 +50,8 @@ def njit(*, cache: bool, nogil: bool = False, allocates: bool = False) -> Callab
         before = _CONFIG.CACHE_DIR
         _CONFIG.CACHE_DIR = str(kernel_cache())
         try:
-            options: dict[str, Any] = {"cache": cache, "nogil": nogil, "error_model": "numpy", "_nrt": allocates}
+            options: dict[str, Any] = {"cache": cache, "nogil": nogil, "_nrt": allocates}
+            options["error_model"] = "numpy"
             return numba.njit(**options)(function)
         finally:
             _CONFIG.CACHE_DIR = before
