@@ -1,6 +1,5 @@
 """How a policy is found: by name, by file, or by file and class."""
 
-import importlib.util
 import inspect
 import os
 import sys
@@ -8,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pacer_gym.errors import PolicyError, did_you_mean
-from pacer_gym.policy_file import load_policy_file
+from pacer_gym.policy_file import builtin_folder, load_policy_file
 from pacer_gym.policy_protocol import (
     CompiledSteps,
     Policy,
@@ -85,7 +84,7 @@ def policy_names() -> list[str]:
     >>> "deadline_order" in policy_names()
     True
     """
-    return sorted(path.stem for path in _builtin_folder().glob("*.py") if not path.stem.startswith("_"))
+    return sorted(path.stem for path in builtin_folder().glob("*.py") if not path.stem.startswith("_"))
 
 
 def policy_reference(policy: object) -> str:
@@ -113,7 +112,7 @@ def policy_reference(policy: object) -> str:
     if module is None or getattr(module, "__file__", None) is None:
         return f"{cls.__module__}:{cls.__qualname__}"
     path = Path(str(module.__file__)).resolve()
-    if path.parent == _builtin_folder():
+    if path.parent == builtin_folder():
         return path.stem if _policy_classes(module) == [cls] else f"{path.stem}:{cls.__name__}"
     here = Path.cwd()
     shown = path.relative_to(here) if path.is_relative_to(here) else path
@@ -142,14 +141,6 @@ def policy_defaults(policy: object) -> dict[str, object]:
     return {p.name: p.default for p in _named_parameters(cls) if p.default is not p.empty}
 
 
-def _builtin_folder() -> Path:
-    """Folder of the built-in policies, in a wheel and in a checkout alike."""
-    spec = importlib.util.find_spec("pacer_gym.policies")
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).resolve()
-    return Path(__file__).resolve().parents[1] / "policies"
-
-
 def _split_reference(reference: str) -> tuple[str, str | None]:
     """Split off the class; what follows a colon that belongs to the path is no identifier."""
     where, colon, class_name = reference.rpartition(":")
@@ -164,13 +155,13 @@ def _find_file(where: str) -> Path:
     if path.suffix == ".py":
         if path.is_file():
             return path.resolve()
-        builtin = _builtin_folder() / path.name
+        builtin = builtin_folder() / path.name
         if path.parts == ("policies", path.name) and builtin.is_file():
             return builtin
         raise PolicyError(f"no policy file {where}; {_what_exists()}")
     names = policy_names()
     if where in names:
-        return _builtin_folder() / f"{where}.py"
+        return builtin_folder() / f"{where}.py"
     if path.exists():
         raise PolicyError(f"the name of a policy's file ends in .py, got {where!r}; {_what_exists()}")
     raise PolicyError(f"no policy named {where!r}{did_you_mean(where, names)}; {_what_exists()}")

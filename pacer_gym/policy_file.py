@@ -4,6 +4,7 @@ The file alone is loaded: a checkout, an installed wheel and a file on somebody'
 desk behave alike, and none of them needs to be an importable package.
 """
 
+import functools
 import hashlib
 import importlib.util
 import re
@@ -72,6 +73,30 @@ def load_policy_file(path: Path) -> ModuleType:
             del sys.modules[name]
             raise
     return module
+
+
+def builtin_folder() -> Path:
+    """Folder of the built-in policies, in a wheel and in a checkout alike."""
+    spec = importlib.util.find_spec("pacer_gym.policies")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))).resolve()
+    return Path(__file__).resolve().parents[1] / "policies"
+
+
+@functools.cache
+def is_built_in(module_name: str) -> bool:
+    """Whether a policy's module is, byte for byte, the file of a built-in policy, wherever it lies.
+
+    The name of a module that `load_policy_file` has run holds a digest of its text.
+    """
+    path = getattr(sys.modules.get(module_name), "__file__", None)
+    if path is None:
+        return False
+    try:
+        source = Path(path).read_bytes()
+    except OSError:
+        return False
+    return any(source == file.read_bytes() for file in builtin_folder().glob("*.py"))
 
 
 def _import_failure(path: Path, error: BaseException) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
+from pacer_gym.policy_file import is_built_in
 
 
 @runtime_checkable
@@ -87,11 +88,13 @@ class CompiledSteps(Protocol):
 def compiled_steps(policy: object) -> CompiledSteps | None:
     """The compiled loop of a policy that has just been reset, if it has one for this engine.
 
-    Its class offers it by a method ``compiled()``.  The loop is the same policy to the last bit.  What it is
-    given is the engine's own tables, of which an honest one reads what a view shows; verification
-    of a score never uses it.  A class that inherits ``compiled`` and changes anything else has none.
+    Its class offers it by a method ``compiled()``.  The loop is the same policy to the last bit, and its
+    inputs are the engine's own tables.  So only built-in policies have one, and their copies while
+    nothing is changed: not what somebody made of them, nor a class that inherits ``compiled``.
     """
     own = vars(type(policy))
+    if not is_built_in(type(policy).__module__):
+        return None
     if not {"reset", "decide", "observe", "compiled"} <= own.keys() or "decide" in getattr(
         policy, "__dict__", {}
     ):

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import check_token_counts, prefill_room
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class FixedBudget:
@@ -27,7 +28,8 @@ class FixedBudget:
         self.budget_tokens = budget_tokens
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
+        """Keep the engine's limits."""
+        self._spec = spec
 
     def decide(self, view: EngineView) -> StepDecision:
         """Give prompts what the decodes leave of the budget."""
@@ -35,3 +37,7 @@ class FixedBudget:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop."""
+        return BudgetLoop(self._spec, self.budget_tokens)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import check_token_counts, prefill_room
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class PPas:
@@ -29,7 +30,8 @@ class PPas:
         self.budget_tokens = budget_tokens
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
+        """Keep the engine's limits."""
+        self._spec = spec
 
     def decide(self, view: EngineView) -> StepDecision:
         """Bound the step if prompts press on decodes."""
@@ -40,3 +42,7 @@ class PPas:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop."""
+        return BudgetLoop(self._spec, self.budget_tokens, eased_tokens=self._spec.limits.max_batched_tokens)

@@ -27,7 +27,7 @@ class Srpf:
         self.budget_tokens = budget_tokens
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Forget the previous run."""
+        """Keep the engine's limits."""
         self._spec = spec
 
     def decide(self, view: EngineView) -> StepDecision:

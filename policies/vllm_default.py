@@ -8,6 +8,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import prefill_room
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class VllmDefault:
@@ -16,7 +17,8 @@ class VllmDefault:
     needs_prompts = True
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        """Nothing to forget."""
+        """Keep the engine's limits."""
+        self._spec = spec
 
     def decide(self, view: EngineView) -> StepDecision:
         """Fill the step."""
@@ -24,3 +26,7 @@ class VllmDefault:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop."""
+        return BudgetLoop(self._spec, self._spec.limits.max_batched_tokens)

@@ -22,7 +22,7 @@ from typing import Any
 from pacer_gym.compiled import kernel_cache
 from pacer_gym.leaderboard.isolated_policy import IsolatedPolicy, IsolationError, PolicyFailed, wait_for
 from pacer_gym.leaderboard.lockdown import IN_FORCE, Limits, missing_fences
-from pacer_gym.policy import _builtin_folder as builtin_folder
+from pacer_gym.policy_file import builtin_folder
 
 __all__ = [
     "IsolatedPolicy",

@@ -21,13 +21,13 @@ from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineSpec
 from pacer_gym.tactics.kernels import prefill_pace_s, prompt_due_s, write_moore_hodgson, write_sorted
 
-ORDERS = ("deadline", "shortest", "laxity")
-"""Orders that a loop can serve prompts in, those of `pacer_gym.tactics.ordering`."""
+ORDERS = ("arrival", "deadline", "shortest", "laxity")
+"""Orders that a loop can serve prompts in: the engine's own, and those of `pacer_gym.tactics.ordering`."""
 
 MOST_STEPS = 256
 """Steps of one call, at most."""
 
-_DEADLINE, _SHORTEST, _LAXITY = range(3)
+_ARRIVAL, _DEADLINE, _SHORTEST, _LAXITY = range(4)
 
 
 class BudgetLoop:
@@ -39,8 +39,10 @@ class BudgetLoop:
         The engine; where the order goes by time it has been measured, so there are coefficients.
     budget_tokens : int
         Most tokens of a step, prefill and decode together; more than the engine's own maximum is that.
-    order : {"deadline", "shortest", "laxity"}
+    order : {"arrival", "deadline", "shortest", "laxity"}, default="arrival"
         Who is served first.
+    eased_tokens : int, optional
+        The budget of steps with a single prompt, or with nothing decoding; by default the same.
 
     Raises
     ------
@@ -48,12 +50,16 @@ class BudgetLoop:
         If the order is unknown.
     """
 
-    def __init__(self, spec: EngineSpec, budget_tokens: int, *, order: str) -> None:
+    def __init__(
+        self, spec: EngineSpec, budget_tokens: int, *, order: str = "arrival", eased_tokens: int | None = None
+    ) -> None:
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        most = spec.limits.max_batched_tokens
         self._rule = (
             ORDERS.index(order),
-            min(budget_tokens, spec.limits.max_batched_tokens),
+            min(budget_tokens, most),
+            min(budget_tokens if eased_tokens is None else eased_tokens, most),
             spec.model.attention_flop_per_pair,
             spec.model.kv_bytes_per_token,
         )
@@ -77,6 +83,7 @@ def budget_flat(
     step_s_sum: float,
     order_kind: int,
     budget_tokens: int,
+    eased_tokens: int,
     flop_per_pair: int,
     kv_bytes_per_token: int,
     coefficients: np.ndarray,
@@ -92,11 +99,12 @@ def budget_flat(
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
-        room = max(0, budget_tokens - row.num_decodes)
+        pressed = n >= 2 and row.num_decodes > 0
+        room = max(0, (budget_tokens if pressed else eased_tokens) - row.num_decodes)
         order, scratch = orders[0, :n], orders[1, :n]
         order_len = -1
         # Without room nobody is served, and with one prompt there is nothing to order.
-        if room > 0 and n >= 2:
+        if order_kind != _ARRIVAL and room > 0 and n >= 2:
             order_len = n
             pace_s = 0.0
             if order_kind != _SHORTEST:

@@ -1,6 +1,7 @@
 """Policies with a compiled loop: the same run as their Python, to the last bit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pacer_gym.workloads.streams import spawn_streams
 from pacer_gym.workloads.workload import Workload
 from policies.pacer import Pacer
 
+ROOT = Path(__file__).parents[2]
 NAMES = [name for name in policy_names() if hasattr(load_policy(name), "compiled")]
 
 
@@ -51,7 +53,9 @@ def assert_same(ours, theirs):
 
 
 def test_these_are_compiled():
-    assert NAMES == ["deadline_order", "least_laxity", "pacer", "srpf"]
+    assert [
+        *("deadline_order", "fixed_budget", "least_laxity", "p_pas", "pacer", "srpf", "vllm_default"),
+    ] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,7 +117,8 @@ def small_engine():
 def test_an_engine_that_nobody_has_measured_is_learned_in_python(name):
     policy, spec = load_policy(name), small_engine().spec
     policy.reset(replace(spec, coefficients=None, calibration_ratios=None), np.random.default_rng(0))
-    assert (compiled_steps(policy) is None) == (name != "srpf")  # which needs no times
+    needs_times = name in ("deadline_order", "least_laxity", "pacer")
+    assert (compiled_steps(policy) is None) == needs_times
 
 
 def test_a_run_may_stop_and_go_on():
@@ -149,4 +154,14 @@ def test_a_class_that_changes_a_decision_does_not_inherit_the_loop():
     changed.decide = lambda view: StepDecision(1)
     for policy, is_compiled in ((Pacer(), True), (Bolder(), False), (changed, False)):
         policy.reset(engine.spec, np.random.default_rng(0))
+        assert (compiled_steps(policy) is not None) == is_compiled
+
+
+def test_a_copy_has_the_loop_until_it_is_changed(tmp_path):
+    path = tmp_path / "mine.py"
+    source = (ROOT / "policies" / "fixed_budget.py").read_text()
+    for text, is_compiled in ((source, True), (source + "\n", False)):
+        path.write_text(text)
+        policy = load_policy(path)
+        policy.reset(small_engine().spec, np.random.default_rng(0))
         assert (compiled_steps(policy) is not None) == is_compiled
