@@ -132,6 +132,8 @@ def _finish_decodes(t: Tables, lane: int) -> None:
     row = t.lanes[lane]
     if row.num_decodes > 0:
         _count_gap(t, lane, row.step_s, row.num_decodes)
+    if _all_decodes_go_on(t, lane):
+        return
     kept = 0
     for slot in range(row.num_decodes):
         request = t.decode_i8[SLOT_ID, lane, slot]
@@ -149,6 +151,24 @@ def _finish_decodes(t: Tables, lane: int) -> None:
         t.latest_finish_s[lane, kept] = latest_s
         kept += 1
     row.num_decodes = kept
+
+
+@njit(cache=True)
+def _all_decodes_go_on(t: Tables, lane: int) -> bool:
+    """Take a token off each decode if none ends and no verdict may fall; False if any does.
+
+    Loops without branches, which the compiler turns into vector instructions.
+    """
+    row = t.lanes[lane]
+    left, latest_s, now_s = t.decode_i8[LEFT_TOKENS, lane], t.latest_finish_s[lane], row.now_s
+    special = 0
+    for slot in range(row.num_decodes):
+        special += (left[slot] == 1) | (now_s > latest_s[slot])
+    if special > 0:
+        return False
+    for slot in range(row.num_decodes):
+        left[slot] -= 1
+    return True
 
 
 @njit(cache=True)
@@ -291,11 +311,9 @@ def _rebuild_prompts(t: Tables, lane: int) -> None:
 @njit(cache=True)
 def _count_gap(t: Tables, lane: int, gap_s: float, tokens: int) -> None:
     """Count `tokens` gaps of one length in the histogram of inter-token latency."""
-    low, high = 0, ITL_EDGES_S.shape[0] - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if gap_s >= ITL_EDGES_S[middle]:
-            low = middle
-        else:
-            high = middle
+    low, width = 0, ITL_EDGES_S.shape[0] - 1
+    while width > 1:  # no branch in it, since none could be foreseen
+        half = width // 2
+        low += half * (gap_s >= ITL_EDGES_S[low + half])
+        width -= half
     t.itl_counts[lane, low] += tokens

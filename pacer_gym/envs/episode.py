@@ -166,7 +166,7 @@ class EpisodeSource:
         return LiveLane(
             tables=live.tables,
             truth=make_truth(own, [episode.drift]),
-            agent=empty_agent(1, len(episode.workload), episode.profile.coefficients),
+            agent=empty_agent(live.tables, episode.profile.coefficients),
             limits=limits,
             slo=episode.slo,
             horizon_s=episode.horizon_s,

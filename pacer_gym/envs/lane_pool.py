@@ -92,7 +92,7 @@ class LanePool:
         for new, old in zip(grown, self._tables, strict=True):
             new[tuple(slice(size) for size in old.shape)] = old
         self._tables = grown
-        agent = empty_agent(lanes, requests, episode.profile.coefficients)
+        agent = empty_agent(grown, episode.profile.coefficients)
         if self._agent is not None:
             agent.memory[:] = self._agent.memory
         self._agent = agent

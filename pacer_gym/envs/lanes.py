@@ -86,7 +86,7 @@ def simulated_lane(episode: "Episode") -> Lane:
     return Lane(
         tables=tables,
         truth=make_truth(profile, [episode.drift]),
-        agent=empty_agent(1, len(workload), profile.coefficients),
+        agent=empty_agent(tables, profile.coefficients),
         limits=profile.limits,
         slo=episode.slo,
         horizon_s=episode.horizon_s,

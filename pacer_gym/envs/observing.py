@@ -30,6 +30,9 @@ from pacer_gym.tactics.kernels import prompt_due_s
 _RATE_MEMORY_S = 10.0
 _SLOW_WEIGHT, _FAST_WEIGHT = 0.05, 0.3
 _MOST_HEADROOM = 1e12
+# What is kept of each decode, by slot, so that it lies together: float64, then int64.
+_FIRST_S, _TPOT_S, _LEAD = range(3)
+_SLOT, _OUTPUT = range(2)
 
 AGENT_DTYPE = np.dtype(
     [
@@ -41,6 +44,8 @@ AGENT_DTYPE = np.dtype(
         ("arrival_rate_rps", "f8"),
         ("seen_now_s", "f8"),
         ("seen_arrivals", "i8"),
+        ("seen_decodes", "i8"),
+        ("decode_tpot_s", "f8"),
     ],
     align=True,
 )
@@ -57,6 +62,8 @@ class Agent(NamedTuple):
     due_s, process_s : (n_lanes, n_requests) np.ndarray of float64
     order, scratch : (n_lanes, n_requests) np.ndarray of int64
     features : (n_lanes, 7) np.ndarray of float64
+    slot_f8 : (3, n_lanes, max_running) np.ndarray of float64
+    slot_i8 : (2, n_lanes, max_running) np.ndarray of int64
     """
 
     memory: np.ndarray
@@ -66,10 +73,14 @@ class Agent(NamedTuple):
     order: np.ndarray
     scratch: np.ndarray
     features: np.ndarray
+    slot_f8: np.ndarray
+    slot_i8: np.ndarray
 
 
-def empty_agent(num_lanes: int, num_requests: int, coefficients: np.ndarray) -> Agent:
-    """Room for the environment's side of `num_lanes` lanes."""
+def empty_agent(tables: Tables, coefficients: np.ndarray) -> Agent:
+    """Room for the environment's side of the lanes of some tables."""
+    num_lanes, num_requests = tables.prompt_ids.shape[1:]
+    max_running = tables.latest_finish_s.shape[1]
     return Agent(
         memory=np.zeros(num_lanes, AGENT_DTYPE),
         coefficients=coefficients,
@@ -78,6 +89,8 @@ def empty_agent(num_lanes: int, num_requests: int, coefficients: np.ndarray) -> 
         order=np.empty((num_lanes, num_requests), np.int64),
         scratch=np.empty((num_lanes, num_requests), np.int64),
         features=np.empty((num_lanes, 7)),
+        slot_f8=np.zeros((3, num_lanes, max_running)),
+        slot_i8=np.full((2, num_lanes, max_running), -1),
     )
 
 
@@ -96,6 +109,9 @@ def start_lane(
     memory.arrival_rate_rps = 0.0
     memory.seen_now_s = t.lanes[lane].now_s
     memory.seen_arrivals = t.lanes[lane].next_arrival
+    memory.seen_decodes = 0
+    for slot in range(agent.slot_i8.shape[2]):
+        agent.slot_i8[_SLOT, lane, slot] = -1
     return observe_lane(t, truth, agent, lane, out)
 
 
@@ -139,20 +155,8 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarr
         if t.request_i8[GENERATED_TOKENS, lane, request] == 0:
             longest_wait = max(longest_wait, (now_s - t.request_f8[ARRIVAL_S, lane, request]) / target_s)
 
-    kv_tokens, behind = 0, 0
-    tpot_s, least_lead, sum_lead = np.inf, np.inf, 0.0
-    for slot in range(row.num_decodes):
-        request = t.decode_i8[SLOT_ID, lane, slot]
-        kv_tokens += t.decode_i8[CONTEXT_TOKENS, lane, slot] + 1
-        target_s = t.request_f8[TPOT_SLO_S, lane, request]
-        tpot_s = min(tpot_s, target_s)
-        produced = t.request_i8[OUTPUT_TOKENS, lane, request] - t.decode_i8[LEFT_TOKENS, lane, slot]
-        lead = (t.request_f8[FIRST_TOKEN_S, lane, request] - now_s) / target_s + produced
-        least_lead = min(least_lead, lead)
-        sum_lead += lead
-        behind += lead < 0.0
-    if row.num_decodes == 0:
-        tpot_s, least_lead = memory.tpot_slo_s, 0.0
+    kv_tokens = _meet_decodes(t, agent, lane)
+    tpot_s, least_lead, sum_lead, behind = _leads(t, agent, lane)
 
     features = agent.features[lane]
     write_features(
@@ -189,6 +193,59 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarr
     out[22] = _saturate(row.step_preempted, 1.0)
     out[23] = min(now_s / memory.horizon_s, 1.0)
     return left
+
+
+@njit(cache=True)
+def _meet_decodes(t: Tables, agent: Agent, lane: int) -> int:
+    """Bring what is kept of the decodes up to date; their KV tokens, each with the next.
+
+    A request's first token, target and length stay, so a slot is read anew only when another moves in.
+    """
+    row, memory = t.lanes[lane], agent.memory[lane]
+    ids, context = t.decode_i8[SLOT_ID, lane], t.decode_i8[CONTEXT_TOKENS, lane]
+    kept_ids, target_s = agent.slot_i8[_SLOT, lane], agent.slot_f8[_TPOT_S, lane]
+    kv_tokens, moved = row.num_decodes, 0
+    for slot in range(row.num_decodes):
+        kv_tokens += context[slot]
+        moved += ids[slot] != kept_ids[slot]
+    if moved > 0:
+        for slot in range(row.num_decodes):
+            request = ids[slot]
+            if request != kept_ids[slot]:
+                kept_ids[slot] = request
+                target_s[slot] = t.request_f8[TPOT_SLO_S, lane, request]
+                agent.slot_f8[_FIRST_S, lane, slot] = t.request_f8[FIRST_TOKEN_S, lane, request]
+                agent.slot_i8[_OUTPUT, lane, slot] = t.request_i8[OUTPUT_TOKENS, lane, request]
+    if moved > 0 or row.num_decodes != memory.seen_decodes:
+        memory.seen_decodes = row.num_decodes
+        tpot_s = np.inf
+        for slot in range(row.num_decodes):
+            tpot_s = min(tpot_s, target_s[slot])
+        memory.decode_tpot_s = tpot_s
+    return kv_tokens
+
+
+@njit(cache=True)
+def _leads(t: Tables, agent: Agent, lane: int) -> tuple[float, float, float, int]:
+    """Tightest target of the decodes; the least and the sum of their leads, and how many are behind."""
+    row, memory = t.lanes[lane], agent.memory[lane]
+    if row.num_decodes == 0:
+        return memory.tpot_slo_s, 0.0, 0.0, 0
+    first_s, target_s, lead = (
+        agent.slot_f8[_FIRST_S, lane],
+        agent.slot_f8[_TPOT_S, lane],
+        agent.slot_f8[_LEAD, lane],
+    )
+    output, left, now_s = agent.slot_i8[_OUTPUT, lane], t.decode_i8[LEFT_TOKENS, lane], row.now_s
+    # Two loops: the divisions of the first are done several at once, the sum of the second in order.
+    for slot in range(row.num_decodes):
+        lead[slot] = (first_s[slot] - now_s) / target_s[slot] + (output[slot] - left[slot])
+    least, total, behind = np.inf, 0.0, 0
+    for slot in range(row.num_decodes):
+        least = min(least, lead[slot])
+        total += lead[slot]
+        behind += lead[slot] < 0.0
+    return memory.decode_tpot_s, least, total, behind
 
 
 @njit(cache=True)
