@@ -20,7 +20,9 @@ _PACKAGE = Path(__file__).parent
 _CONFIG: Any = numba.config
 
 
-def njit(*, cache: bool, nogil: bool = False, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def njit(
+    *, cache: bool, nogil: bool = False, allocates: bool = False, inline: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit`, with the cache in `kernel_cache`, for kernels that allocate nothing.
 
     Numba counts references to arrays at every call and index, by atomic instructions that took two
@@ -35,6 +37,9 @@ def njit(*, cache: bool, nogil: bool = False, allocates: bool = False) -> Callab
         Whether other threads run meanwhile, once Python has called it.
     allocates : bool, default=False
         Whether the kernel makes arrays.
+    inline : bool, default=False
+        Whether its code goes into its callers.  A call that passes the tables copies a hundred words,
+        since numba passes arrays by value: for what runs every step that is most of the cost.
 
     Examples
     --------
@@ -50,8 +55,8 @@ def njit(*, cache: bool, nogil: bool = False, allocates: bool = False) -> Callab
         before = _CONFIG.CACHE_DIR
         _CONFIG.CACHE_DIR = str(kernel_cache())
         try:
-            options: dict[str, Any] = {"cache": cache, "nogil": nogil, "_nrt": allocates}
-            options["error_model"] = "numpy"
+            options: dict[str, Any] = {"cache": cache, "nogil": nogil, "error_model": "numpy"}
+            options |= {"_nrt": allocates, "forceinline": inline}
             return numba.njit(**options)(function)
         finally:
             _CONFIG.CACHE_DIR = before

@@ -81,7 +81,7 @@ def step_lanes(
             step_lane(t, truth, lane, prefill_tokens[lane], order[lane], order_len[lane])
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def step_lane(
     t: Tables, truth: Truth, lane: int, prefill_tokens: int, order: np.ndarray, order_len: int
 ) -> None:
@@ -100,7 +100,7 @@ def step_lane(
     receive_arrivals(t, lane)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def receive_arrivals(t: Tables, lane: int) -> None:
     """Queue what has arrived; with nothing to serve, jump to the next arrival."""
     row = t.lanes[lane]
@@ -126,7 +126,7 @@ def receive_arrivals(t: Tables, lane: int) -> None:
                 _judge(t, lane, request, MISSED)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _finish_decodes(t: Tables, lane: int) -> None:
     """Give every decode its token; close the gaps that finished ones leave."""
     row = t.lanes[lane]
@@ -153,7 +153,7 @@ def _finish_decodes(t: Tables, lane: int) -> None:
     row.num_decodes = kept
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _all_decodes_go_on(t: Tables, lane: int) -> bool:
     """Take a token off each decode if none ends and no verdict may fall; False if any does.
 
@@ -171,7 +171,7 @@ def _all_decodes_go_on(t: Tables, lane: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _finish_chunks(t: Tables, lane: int) -> bool:
     """Turn prompts that reached their target into decodes; say whether any did."""
     row = t.lanes[lane]
@@ -235,7 +235,7 @@ def _finish(t: Tables, lane: int, request: int, held_tokens: int) -> None:
     _judge(t, lane, request, MISSED if lost else MET)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _tpot_is_lost(t: Tables, lane: int, request: int) -> bool:
     """Whether the mean time per token would miss even if all tokens came now.
 
@@ -246,7 +246,7 @@ def _tpot_is_lost(t: Tables, lane: int, request: int) -> bool:
     return elapsed_s / gaps > t.request_f8[TPOT_SLO_S, lane, request]
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _judge(t: Tables, lane: int, request: int, verdict: int) -> None:
     """Settle a request's verdict, the first time only."""
     row = t.lanes[lane]
@@ -258,7 +258,7 @@ def _judge(t: Tables, lane: int, request: int, verdict: int) -> None:
             row.missed += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _judge_prompts(t: Tables, lane: int) -> None:
     """Miss every prompt whose first token, or next one, can no longer be in time."""
     row = t.lanes[lane]
@@ -308,7 +308,7 @@ def _rebuild_prompts(t: Tables, lane: int) -> None:
     row.num_prompts = count
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _count_gap(t: Tables, lane: int, gap_s: float, tokens: int) -> None:
     """Count `tokens` gaps of one length in the histogram of inter-token latency."""
     low, width = 0, ITL_EDGES_S.shape[0] - 1

@@ -32,7 +32,7 @@ from pacer_gym.engine.state import (
 )
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def schedule(t: Tables, lane: int, prefill_tokens: int, order: np.ndarray, order_len: int) -> None:
     """Hand out the tokens of one step; `order_len` below 0 keeps the engine's order."""
     row = t.lanes[lane]
@@ -52,13 +52,13 @@ def schedule(t: Tables, lane: int, prefill_tokens: int, order: np.ndarray, order
         row.step_forced = True
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def blocks_for(tokens: int, block_tokens: int) -> int:
     """Blocks that hold `tokens`."""
     return (tokens + block_tokens - 1) // block_tokens
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _serve_decodes(t: Tables, lane: int) -> bool:
     """Give every decode its token; False if one had to go for want of a block."""
     row = t.lanes[lane]
@@ -80,7 +80,7 @@ def _serve_decodes(t: Tables, lane: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _serve_all_decodes(t: Tables, lane: int) -> bool:
     """Give every decode its token if there are blocks for all; False if that is not certain.
 
@@ -105,7 +105,7 @@ def _serve_all_decodes(t: Tables, lane: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _serve_prompts(t: Tables, lane: int, prefill_tokens: int, order: np.ndarray, order_len: int) -> None:
     row = t.lanes[lane]
     limit = prefill_tokens
@@ -188,7 +188,7 @@ def _admit(t: Tables, lane: int, request: int) -> None:
     row.num_running += 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _give_chunk(t: Tables, lane: int, request: int, tokens: int) -> None:
     row = t.lanes[lane]
     computed = t.request_i8[COMPUTED_TOKENS, lane, request]

@@ -39,7 +39,7 @@ class Truth(NamedTuple):
     drift_factor: np.ndarray
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def step_time_s(t: Tables, truth: Truth, lane: int) -> float:
     """Duration of the scheduled step: mean of its features x residual x drift."""
     row = t.lanes[lane]
@@ -68,7 +68,7 @@ def step_time_s(t: Tables, truth: Truth, lane: int) -> float:
     return mean_s * residual * _drift_factor(t, truth, lane)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _drift_factor(t: Tables, truth: Truth, lane: int) -> float:
     row = t.lanes[lane]
     time_s, factor = truth.drift_time_s[lane], truth.drift_factor[lane]

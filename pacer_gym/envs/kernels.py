@@ -48,7 +48,7 @@ def observe_flat(lane: int, out: np.ndarray, *arrays: Any) -> int:
     return observe_lane(t, truth, agent, lane, out)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def act_lane(
     t: Tables, truth: Truth, agent: Agent, lane: int, prefill_tokens: int, order_kind: int, out: np.ndarray
 ) -> tuple[float, int, int, bool, int, int]:
@@ -68,7 +68,7 @@ def act_lane(
     return row.now_s, row.met, row.missed, row.num_prompts + row.num_decodes > 0, row.num_decodes, left
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _write_order(
     t: Tables, truth: Truth, agent: Agent, lane: int, prefill_tokens: int, order_kind: int
 ) -> int:
@@ -105,7 +105,7 @@ def _write_order(
     return n
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _decode_kv_tokens(t: Tables, lane: int) -> int:
     total = 0
     for slot in range(t.lanes[lane].num_decodes):

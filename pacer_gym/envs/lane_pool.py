@@ -29,12 +29,14 @@ class LanePool:
     ----------
     results : Results
         What the latest step of each lane came to.
+    results_f8, results_i8 : (6, n_lanes) and (4, n_lanes) np.ndarray
+        Most of that, in rows.
     groups : list of (np.ndarray, tuple of np.ndarray)
         Lanes that run on one profile, and the arrays that the kernels take for them.
     """
 
     def __init__(self, num_lanes: int) -> None:
-        self.results = empty_results(num_lanes)
+        self.results, self.results_f8, self.results_i8 = empty_results(num_lanes)
         self.groups: list[tuple[np.ndarray, tuple[Any, ...]]] = []
         self._episodes: list[Episode | None] = [None] * num_lanes
         self._tables = empty_tables(num_lanes, 0, 0)

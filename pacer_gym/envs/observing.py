@@ -115,7 +115,7 @@ def start_lane(
     return observe_lane(t, truth, agent, lane, out)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def remember_lane(t: Tables, agent: Agent, lane: int) -> None:
     """Take in the ratio of the last step to its prediction, and the arrivals since."""
     row, memory = t.lanes[lane], agent.memory[lane]
@@ -133,7 +133,7 @@ def remember_lane(t: Tables, agent: Agent, lane: int) -> None:
     memory.seen_arrivals = row.next_arrival
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarray) -> int:
     """Fill `out` in the order of `spaces.OBSERVATION`; prompt tokens left to compute."""
     row, memory = t.lanes[lane], agent.memory[lane]
@@ -195,7 +195,7 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarr
     return left
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _meet_decodes(t: Tables, agent: Agent, lane: int) -> int:
     """Bring what is kept of the decodes up to date; their KV tokens, each with the next.
 
@@ -225,7 +225,7 @@ def _meet_decodes(t: Tables, agent: Agent, lane: int) -> int:
     return kv_tokens
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _leads(t: Tables, agent: Agent, lane: int) -> tuple[float, float, float, int]:
     """Tightest target of the decodes; the least and the sum of their leads, and how many are behind."""
     row, memory = t.lanes[lane], agent.memory[lane]
@@ -248,12 +248,12 @@ def _leads(t: Tables, agent: Agent, lane: int) -> tuple[float, float, float, int
     return memory.decode_tpot_s, least, total, behind
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _saturate(value: float, scale: float) -> float:
     return value / (value + scale)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
     """Sum in a fixed order; a BLAS dot may round differently on another machine."""
     total = 0.0
@@ -262,13 +262,13 @@ def _dot(a: np.ndarray, b: np.ndarray) -> float:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def tokens_left(t: Tables, lane: int, request: int) -> int:
     """Prompt tokens of a request that are not computed."""
     return t.request_i8[TARGET_TOKENS, lane, request] - t.request_i8[COMPUTED_TOKENS, lane, request]
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def due_s_of(t: Tables, lane: int, request: int) -> float:
     """When a prompt's next token is due, in seconds."""
     return prompt_due_s(

@@ -102,9 +102,9 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         self._pool = LanePool(num_envs)
         self._results = self._pool.results
         self._rngs: list[np.random.Generator | None] = [None] * num_envs
-        self._everyone = np.ones(num_envs, np.bool_)
         self._over = np.ones(num_envs, np.bool_)  # no step is possible
         self._ended = np.zeros(num_envs, np.bool_)  # by a step, so that the next begins another
+        self._any_over = True
         self._executor = ThreadPoolExecutor(self._num_threads - 1) if self._num_threads > 1 else None
 
     def reset(
@@ -129,14 +129,14 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         infos : dict
         """
         options = dict(options or {})
-        mask = reset_mask(options.pop("reset_mask", self._everyone), self.num_envs)
+        mask = reset_mask(options.pop("reset_mask", np.ones(self.num_envs, np.bool_)), self.num_envs)
         for lane, lane_seed in enumerate(lane_seeds(seed, self.num_envs)):
             if lane_seed is not None and mask[lane]:
                 self._rngs[lane], _ = seeding.np_random(lane_seed)
         for lane in np.flatnonzero(mask).tolist():
             self._begin(lane, options)
-        infos = batch_infos(self._results, mask, ~self._everyone, self._action, self._views(mask))
-        return self._observations(), infos
+        self._any_over = bool(self._over.any())
+        return self._observations(), self._infos(mask, np.zeros(self.num_envs, np.bool_))
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Run one engine step in every lane.
@@ -160,33 +160,29 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         RuntimeError
             If a lane's episode is over or was never begun, and no autoreset begins another.
         """
-        results, stepped = self._results, self._everyone
-        renewing = self._ended if self._mode is AutoresetMode.NEXT_STEP and self._over.any() else None
-        if self._over.any() and (renewing is None or (self._over & ~renewing).any()):
-            raise RuntimeError(
-                "no episode is running in a lane: call reset() first, and again after the end of each"
-            )
+        renewing = self._renewing() if self._any_over else None
         self._reader.read(actions, renewing)
+        stepped = None if renewing is None else ~renewing
         if renewing is not None:
-            stepped = ~renewing
-            for lane in np.flatnonzero(renewing).tolist():
-                self._begin(lane, None)
-        self._act(None if stepped is self._everyone else stepped)
+            self._begin_all(renewing)
+        self._act(stepped)
+        results = self._results
         rewards = results.reward.copy()
         terminations, truncations = results.terminated.copy(), results.truncated.copy()
-        self._ended = terminations | truncations
+        ended = terminations | truncations
         infos: dict[str, Any] = {}
-        if self._ended.any():
+        if ended.any():
             if self._episode_stats:
-                infos |= episode_stats_info(results.episode_return, results.episode_length, self._ended)
+                infos |= episode_stats_info(results.episode_return, results.episode_length, ended)
             if self._mode is AutoresetMode.SAME_STEP:
-                infos |= self._renew_same_step(self._ended)
-                infos |= batch_infos(
-                    results, self._everyone, ~self._ended, self._action, self._views(self._everyone)
-                )
-                return self._observations(), rewards, terminations, truncations, infos
-            self._over |= self._ended
-        infos |= batch_infos(results, self._everyone, stepped, self._action, self._views(self._everyone))
+                infos |= self._final_infos(ended)
+                self._begin_all(ended)
+                stepped = ~ended
+            else:
+                self._over |= ended
+                self._ended = ended.copy()
+                self._any_over = True
+        infos |= self._infos(None, stepped)
         return self._observations(), rewards, terminations, truncations, infos
 
     def change_episodes(self, **changes: Any) -> None:
@@ -249,6 +245,21 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
             for part in waiting:
                 part.result()
 
+    def _renewing(self) -> np.ndarray:
+        """Lanes to reset before the others step; at least one lane's episode is over."""
+        renewing = self._ended if self._mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._ended)
+        if (self._over & ~renewing).any():
+            raise RuntimeError(
+                "no episode is running in a lane: call reset() first, and again after the end of each"
+            )
+        return renewing.copy()
+
+    def _begin_all(self, lanes: np.ndarray) -> None:
+        """Begin the next episode of the lanes that are marked."""
+        for lane in np.flatnonzero(lanes).tolist():
+            self._begin(lane, None)
+        self._any_over = bool(self._over.any())
+
     def _begin(self, lane: int, options: dict[str, Any] | None) -> None:
         rng = self._rngs[lane]
         if rng is None:
@@ -259,28 +270,23 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         self._over[lane] = not self._pool.tables.lanes[lane]["num_prompts"]
         self._ended[lane] = False
 
-    def _renew_same_step(self, ended: np.ndarray) -> dict[str, Any]:
-        """Begin the next episode of lanes that ended; their last observations and infos."""
-        final_info = batch_infos(self._results, ended, ended, self._action, self._views(ended))
+    def _infos(self, told: np.ndarray | None, stepped: np.ndarray | None) -> dict[str, Any]:
+        f8, i8 = self._pool.results_f8.copy(), self._pool.results_i8.copy()
+        return batch_infos(f8, i8, told, stepped, self._action, self._views(told))
+
+    def _final_infos(self, ended: np.ndarray) -> dict[str, Any]:
+        """Last observations and infos of the lanes that ended."""
         final_obs = np.full(self.num_envs, None, dtype=object)
         for lane in np.flatnonzero(ended).tolist():
             final_obs[lane] = self._results.observation[lane].copy()
-        ended = ended.copy()
-        for lane in np.flatnonzero(ended).tolist():
-            self._begin(lane, None)
-        self._ended = ended
-        return {
-            "final_obs": final_obs,
-            "_final_obs": ended.copy(),
-            "final_info": final_info,
-            "_final_info": ended.copy(),
-        }
+        infos = {"final_obs": final_obs, "final_info": self._infos(ended, ended)}
+        return infos | {"_final_obs": ended.copy(), "_final_info": ended.copy()}
 
-    def _views(self, told: np.ndarray) -> np.ndarray | None:
+    def _views(self, told: np.ndarray | None) -> np.ndarray | None:
         if not self._with_view:
             return None
         views = np.full(self.num_envs, None, dtype=object)
-        for lane in np.flatnonzero(told).tolist():
+        for lane in range(self.num_envs) if told is None else np.flatnonzero(told).tolist():
             views[lane] = self._pool.view(lane)
         return views
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.envs.spaces import MASKS, ORDERS
-from pacer_gym.envs.vector_kernels import Results
+from pacer_gym.envs.vector_kernels import ATTAINMENT, MASK, MET, MET_TERM, MISSED, MISSED_TERM, NOW_S
 
 
 def _mask_pairs() -> np.ndarray:
@@ -21,17 +21,23 @@ _MASK_PAIRS = _mask_pairs()
 
 
 def batch_infos(
-    results: Results, told: np.ndarray, stepped: np.ndarray, action: str, views: np.ndarray | None
+    f8: np.ndarray,
+    i8: np.ndarray,
+    told: np.ndarray | None,
+    stepped: np.ndarray | None,
+    action: str,
+    views: np.ndarray | None,
 ) -> dict[str, Any]:
     """Infos of the lanes of `told`, zeros for others.
 
     Parameters
     ----------
-    results : Results
-    told : (n_lanes,) np.ndarray of bool
-        Lanes whose infos are wanted, at least one.
-    stepped : (n_lanes,) np.ndarray of bool
-        Lanes that made a step; one that was reset has no reward.
+    f8, i8 : (6, n_lanes) and (4, n_lanes) np.ndarray
+        Results in the rows of `vector_kernels`; the infos are views of them.
+    told : (n_lanes,) np.ndarray of bool, optional
+        Lanes whose infos are wanted, at least one; all by default.
+    stepped : (n_lanes,) np.ndarray of bool, optional
+        Lanes that made a step, all by default; one that was reset has no reward.
     action : {"budget", "budget+order", "continuous"}
     views : (n_lanes,) np.ndarray of object, optional
         What a policy would see, None for lanes that are not told.
@@ -41,36 +47,28 @@ def batch_infos(
     dict
         Each key with its values, and with an underscore before it which lanes have one.
     """
-    everyone = bool(told.all())
+    everyone = np.ones(f8.shape[1], np.bool_)
+    told_or_all = everyone if told is None else told.copy()
     infos: dict[str, Any] = {}
-    for key, values in (
-        ("now_s", results.now_s),
-        ("met", results.met),
-        ("missed", results.missed),
-        ("attainment", results.attainment),
-    ):
-        infos[key] = values.copy() if everyone else np.where(told, values, values.dtype.type(0))
-        infos[f"_{key}"] = told.copy()
-    if action == "budget":
-        masks = MASKS[results.mask]
-        if not everyone:
-            masks[~told] = 0
-    elif action == "budget+order":
-        masks = _MASK_PAIRS[results.mask]
-        if not everyone:
-            masks[~told] = None
     if action != "continuous":
-        infos["action_mask"], infos["_action_mask"] = masks, told.copy()
+        masks = (MASKS if action == "budget" else _MASK_PAIRS)[i8[MASK]]
+        if told is not None:
+            masks[~told] = 0 if action == "budget" else None
+        infos["action_mask"], infos["_action_mask"] = masks, told_or_all
+    if told is not None:
+        f8[:, ~told] = 0.0
+        i8[:, ~told] = 0
+    infos |= {"now_s": f8[NOW_S], "met": i8[MET], "missed": i8[MISSED], "attainment": f8[ATTAINMENT]}
+    infos |= {"_now_s": told_or_all, "_met": told_or_all, "_missed": told_or_all, "_attainment": told_or_all}
     if views is not None:
-        infos["view"], infos["_view"] = views, told.copy()
-    if stepped.any():
-        every_term = bool(stepped.all())
-        terms = {"met": results.met_term, "missed": results.missed_term}
-        infos["reward_terms"] = {}
-        for key, values in terms.items():
-            infos["reward_terms"][key] = values.copy() if every_term else np.where(stepped, values, 0.0)
-            infos["reward_terms"][f"_{key}"] = stepped.copy()
-        infos["_reward_terms"] = stepped.copy()
+        infos["view"], infos["_view"] = views, told_or_all
+    if stepped is None or stepped.any():
+        terms = {"met": f8[MET_TERM], "missed": f8[MISSED_TERM]}
+        if stepped is not None:
+            terms = {key: np.where(stepped, values, 0.0) for key, values in terms.items()}
+        rewarded = everyone if stepped is None else stepped.copy()
+        infos["reward_terms"] = {**terms, "_met": rewarded, "_missed": rewarded}
+        infos["_reward_terms"] = rewarded
     return infos
 
 

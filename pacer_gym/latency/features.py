@@ -34,7 +34,7 @@ FEATURE_NAMES = (
 """Names of the features, in order; the first is 1 for every step and holds its fixed cost."""
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def write_features(
     out: np.ndarray,
     decodes: int,

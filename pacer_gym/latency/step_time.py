@@ -168,7 +168,7 @@ def default_knots(gemm_tokens: np.ndarray) -> np.ndarray:
     return np.array([*knots, last])
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def mean_step_s(
     features: np.ndarray, knot_tokens: np.ndarray, knot_s: np.ndarray, coefficients: np.ndarray
 ) -> float:

@@ -12,7 +12,7 @@ from pacer_gym.latency.features import linear_step_s, write_features
 _RUN = 16  # below this many, insertion beats merging
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def prefill_pace_s(
     decodes: int,
     decode_kv_tokens: int,
@@ -59,7 +59,7 @@ def prefill_pace_s(
     return max(linear_step_s(coefficients, features) / chunk_tokens, 0.0)
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def prompt_due_s(
     arrival_s: float, ttft_slo_s: float, first_token_s: float, output_tokens: int, tpot_slo_s: float
 ) -> float:

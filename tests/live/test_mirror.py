@@ -45,11 +45,11 @@ class Followed:
         self.mirror = Mirror(case.workload, limits)
         self.receive()
 
-        coefficients, count = case.profile.coefficients, len(case.workload)
+        coefficients = case.profile.coefficients
         truth = make_truth(case.profile, [drift_table("none", 1.0, np.random.default_rng(0))])
         self.sides = []
         for tables in (tables_of(self.simulator), self.mirror.tables):
-            agent = empty_agent(1, count, coefficients)
+            agent = empty_agent(tables, coefficients)
             out = np.zeros(spaces.NUM_OBSERVATIONS, np.float32)
             start_lane(tables, truth, agent, 0, 2.0, 0.1, 60.0, out)
             self.sides.append(((*tables, *truth, *agent), out))
