@@ -44,6 +44,7 @@ HEAVY = {
     "jinja2",
     "landlock",
     "matplotlib",
+    "minari",
     "pandas",
     "pooch",
     "pyarrow",

@@ -168,6 +168,7 @@ class EpisodeSource:
             truth=make_truth(own, [episode.drift]),
             agent=empty_agent(live.tables, episode.profile.coefficients),
             limits=limits,
+            profile=own,
             slo=episode.slo,
             horizon_s=episode.horizon_s,
             engine=live,

@@ -10,11 +10,12 @@ from pacer_gym.engine.kernels import receive_arrivals
 from pacer_gym.engine.state import Tables, empty_tables, load_lane
 from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.truth import make_truth
-from pacer_gym.engine.view import EngineView, StepDecision
+from pacer_gym.engine.view import EngineView, StepDecision, StepOutcome
 from pacer_gym.envs import kernels
 from pacer_gym.envs.observing import Agent, empty_agent, start_lane
 from pacer_gym.envs.rendering import Sample
 from pacer_gym.latency.limits import EngineLimits
+from pacer_gym.latency.profiles import Profile
 from pacer_gym.workloads.slo import SLO
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Lane:
     tables, truth, agent
         What the compiled kernels work on; a single lane.
     limits : EngineLimits
+    profile : Profile
     slo : SLO
         The usual targets.
     horizon_s : float
@@ -41,6 +43,7 @@ class Lane:
     truth: Truth
     agent: Agent
     limits: EngineLimits
+    profile: Profile
     slo: SLO
     horizon_s: float
 
@@ -62,6 +65,24 @@ class Lane:
     def view(self) -> EngineView:
         """The engine as a policy would see it now."""
         return view_lane(self.tables, 0, self.limits)
+
+    def outcome(self) -> StepOutcome:
+        """The latest step as a policy would be told of it."""
+        row = self.tables.lanes[0]
+        features = self.tables.features[0].copy()
+        features.setflags(write=False)
+        return StepOutcome(
+            start_s=float(row["step_start_s"]),
+            step_s=float(row["step_s"]),
+            decodes=int(row["step_decodes"]),
+            decode_kv_tokens=int(row["step_decode_kv_tokens"]),
+            prefill_tokens=int(row["step_prefill_tokens"]),
+            chunks=int(row["step_chunks"]),
+            features=features,
+            finished=int(row["step_finished"]),
+            preempted=int(row["step_preempted"]),
+            forced=bool(row["step_forced"]),
+        )
 
     def sample(self, attainment: float) -> Sample:
         """What the chart shows of the last step."""
@@ -88,6 +109,7 @@ def simulated_lane(episode: "Episode") -> Lane:
         truth=make_truth(profile, [episode.drift]),
         agent=empty_agent(tables, profile.coefficients),
         limits=profile.limits,
+        profile=profile,
         slo=episode.slo,
         horizon_s=episode.horizon_s,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from pacer_gym.engine.view import EngineView
 from pacer_gym.envs import spaces
 from pacer_gym.envs.episode import EpisodeSource
+from pacer_gym.envs.lanes import Lane
 from pacer_gym.envs.rendering import StripChart
 from pacer_gym.envs.reward import reward_terms
 from pacer_gym.latency.profiles import Profile
@@ -240,8 +241,12 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         RuntimeError
             Before the first `reset`.
         """
-        self._require_episode()
-        return self._episode.view()
+        return self._require_episode().view()
+
+    @property
+    def lane(self) -> Lane:
+        """The episode's engine, with its profile and targets."""
+        return self._require_episode()
 
     def action_masks(self) -> np.ndarray:
         """Which actions make a difference now, as one flat bool array (for MaskablePPO).
@@ -272,9 +277,10 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
         """Stop the vLLM that was started for this environment, if there is one."""
         self._source.close()
 
-    def _require_episode(self) -> None:
+    def _require_episode(self) -> Lane:
         if not hasattr(self, "_episode"):
             raise RuntimeError("no episode has begun: call reset() first")
+        return self._episode
 
     def _info(self, now_s: float, met: int, missed: int) -> dict[str, Any]:
         judged = met + missed

@@ -1,4 +1,4 @@
-"""Which seeds are for what: four sets that never meet.
+"""Which seeds are for what: five sets that never meet.
 
 A policy tuned on the seeds that it is scored on has seen the exam.  So whatever is
 chosen by looking at results (a budget, a margin, a network) is chosen on
@@ -23,3 +23,6 @@ and then knows all that follow.
 
 COMPARE_SEEDS = range(2000, 2010)
 """For comparing policies on one's own traffic, off the board."""
+
+TRAIN_SEEDS = range(10_000, 2**31)
+"""For training: an agent may meet any of them, and none of the others, before it is ranked."""
