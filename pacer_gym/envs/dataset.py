@@ -1,7 +1,8 @@
 """Episodes that a policy played, and their export as a Minari dataset for offline learning."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from math import sqrt
 from typing import Any
 
@@ -85,7 +86,14 @@ def play_policy(policy: str | Policy, env: PacerServeEnv, seed: int) -> Played:
     return played
 
 
-def export_minari(policy: str | Policy, dataset_id: str, *, seeds: Iterable[int], **env_kwargs: Any) -> Any:
+def export_minari(
+    policy: str | Policy,
+    dataset_id: str,
+    *,
+    seeds: Iterable[int],
+    metadata: Mapping[str, str] | None = None,
+    **env_kwargs: Any,
+) -> Any:
     """Play a policy and keep its episodes as a Minari dataset.
 
     Parameters
@@ -95,6 +103,8 @@ def export_minari(policy: str | Policy, dataset_id: str, *, seeds: Iterable[int]
         As Minari names datasets, such as ``"pacer-serve/pacer-v0"``.
     seeds : iterable of int
         One episode each.
+    metadata : mapping of str to str, optional
+        As Minari takes it: ``author``, ``author_email``, ``code_permalink``, ``description``.
     **env_kwargs
         As `PacerServeEnv` takes them, but for `action`.
 
@@ -134,5 +144,13 @@ def export_minari(policy: str | Policy, dataset_id: str, *, seeds: Iterable[int]
         dataset_id=dataset_id,
         buffer=episodes,
         env=env,
+        eval_env=env.spec,
         algorithm_name=policy if isinstance(policy, str) else type(policy).__name__,
+        **{
+            "description": "Budgets of a policy on PacerServe-v0, served in deadline order.",
+            "author": "unknown",
+            "author_email": "unknown",
+            "code_permalink": f"pacer-gym {version('pacer-gym')}",
+            **(metadata or {}),
+        },
     )

@@ -21,7 +21,7 @@ def act_flat(
 ) -> tuple[float, int, int, bool, int, int]:
     """`act_lane` for `(*tables, *truth, *agent)`, which is quicker to call."""
     t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
-    return act_lane(t, truth, agent, lane, prefill_tokens, order_kind, out)
+    return act_lane(t, truth, agent, lane, lane, prefill_tokens, order_kind, out)
 
 
 @njit(cache=True)
@@ -31,7 +31,7 @@ def order_flat(lane: int, prefill_tokens: int, order_kind: int, *arrays: Any) ->
     Arrays as `act_flat` takes them.
     """
     t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
-    return _write_order(t, truth, agent, lane, prefill_tokens, order_kind)
+    return _write_order(t, truth, agent, lane, lane, prefill_tokens, order_kind)
 
 
 @njit(cache=True)
@@ -45,14 +45,17 @@ def observe_flat(lane: int, out: np.ndarray, *arrays: Any) -> int:
     """
     t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
     remember_lane(t, agent, lane)
-    return observe_lane(t, truth, agent, lane, out)
+    return observe_lane(t, truth, agent, lane, lane, out)
 
 
 @njit(cache=True, inline=True)
 def act_lane(
-    t: Tables, truth: Truth, agent: Agent, lane: int, prefill_tokens: int, order_kind: int, out: np.ndarray
-) -> tuple[float, int, int, bool, int, int]:
+    t: Tables, truth: Truth, agent: Agent, lane: int, room: int, prefill_tokens: int, order_kind: int,
+    out: np.ndarray,
+) -> tuple[float, int, int, bool, int, int]:  # fmt: skip
     """One step of one lane under an agent's action; `out` receives the observation.
+
+    `room` is the row of the agent's arrays to work in.
 
     Returns
     -------
@@ -60,24 +63,24 @@ def act_lane(
         The clock; requests met and missed since the run began; whether there is
         anything left to serve; running decodes, and prompt tokens to compute.
     """
-    order_len = _write_order(t, truth, agent, lane, prefill_tokens, order_kind)
-    step_lane(t, truth, lane, prefill_tokens, agent.order[lane], order_len)
+    order_len = _write_order(t, truth, agent, lane, room, prefill_tokens, order_kind)
+    step_lane(t, truth, lane, prefill_tokens, agent.order[room], order_len)
     remember_lane(t, agent, lane)
-    left = observe_lane(t, truth, agent, lane, out)
+    left = observe_lane(t, truth, agent, lane, room, out)
     row = t.lanes[lane]
     return row.now_s, row.met, row.missed, row.num_prompts + row.num_decodes > 0, row.num_decodes, left
 
 
 @njit(cache=True, inline=True)
 def _write_order(
-    t: Tables, truth: Truth, agent: Agent, lane: int, prefill_tokens: int, order_kind: int
+    t: Tables, truth: Truth, agent: Agent, lane: int, room: int, prefill_tokens: int, order_kind: int
 ) -> int:
     """Write the chosen order of the prompts; its length, or -1 for the engine's own."""
     row = t.lanes[lane]
     n = row.num_prompts
     if order_kind == ARRIVAL_ORDER or n < 2:
         return -1
-    due_s, process_s = agent.due_s[lane], agent.process_s[lane]
+    due_s, process_s = agent.due_s[room], agent.process_s[room]
     # The pace of the chunks that this budget allows, a block at least, as the policies reckon it.
     pace_s = prefill_pace_s(
         row.num_decodes,
@@ -87,13 +90,13 @@ def _write_order(
         truth.flop_per_pair,
         truth.kv_bytes_per_token,
         truth.batch_buckets,
-        agent.features[lane],
+        agent.features[room],
     )
     for k in range(n):
         request = t.prompt_ids[0, lane, k]
         process_s[k] = tokens_left(t, lane, request) * pace_s
         due_s[k] = due_s_of(t, lane, request)
-    order, scratch = agent.order[lane, :n], agent.scratch[lane, :n]
+    order, scratch = agent.order[room, :n], agent.scratch[room, :n]
     if order_kind == DEADLINE_ORDER:
         write_moore_hodgson(order, scratch, due_s, process_s, row.now_s)
     elif order_kind == SHORTEST_ORDER:

@@ -62,6 +62,7 @@ class Agent(NamedTuple):
     due_s, process_s : (n_lanes, n_requests) np.ndarray of float64
     order, scratch : (n_lanes, n_requests) np.ndarray of int64
     features : (n_lanes, 7) np.ndarray of float64
+        Rows to work in.
     slot_f8 : (3, n_lanes, max_running) np.ndarray of float64
     slot_i8 : (2, n_lanes, max_running) np.ndarray of int64
     """
@@ -112,7 +113,7 @@ def start_lane(
     memory.seen_decodes = 0
     for slot in range(agent.slot_i8.shape[2]):
         agent.slot_i8[_SLOT, lane, slot] = -1
-    return observe_lane(t, truth, agent, lane, out)
+    return observe_lane(t, truth, agent, lane, lane, out)
 
 
 @njit(cache=True, inline=True)
@@ -134,8 +135,12 @@ def remember_lane(t: Tables, agent: Agent, lane: int) -> None:
 
 
 @njit(cache=True, inline=True)
-def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarray) -> int:
-    """Fill `out` in the order of `spaces.OBSERVATION`; prompt tokens left to compute."""
+def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, room: int, out: np.ndarray) -> int:
+    """Fill `out` in the order of `spaces.OBSERVATION`; prompt tokens left to compute.
+
+    `room` is the row of the agent's arrays to work in.  Lanes that are stepped one after the other
+    share one, which so stays in the processor's cache.
+    """
     row, memory = t.lanes[lane], agent.memory[lane]
     now_s = row.now_s
 
@@ -156,9 +161,9 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, out: np.ndarr
             longest_wait = max(longest_wait, (now_s - t.request_f8[ARRIVAL_S, lane, request]) / target_s)
 
     kv_tokens = _meet_decodes(t, agent, lane)
-    tpot_s, least_lead, sum_lead, behind = _leads(t, agent, lane)
+    tpot_s, least_lead, sum_lead, behind = _leads(t, agent, lane, room)
 
-    features = agent.features[lane]
+    features = agent.features[room]
     write_features(
         features, row.num_decodes, kv_tokens, 0, 0, 0, 0,
         truth.flop_per_pair, truth.kv_bytes_per_token, truth.batch_buckets,
@@ -226,7 +231,7 @@ def _meet_decodes(t: Tables, agent: Agent, lane: int) -> int:
 
 
 @njit(cache=True, inline=True)
-def _leads(t: Tables, agent: Agent, lane: int) -> tuple[float, float, float, int]:
+def _leads(t: Tables, agent: Agent, lane: int, room: int) -> tuple[float, float, float, int]:
     """Tightest target of the decodes; the least and the sum of their leads, and how many are behind."""
     row, memory = t.lanes[lane], agent.memory[lane]
     if row.num_decodes == 0:
@@ -234,7 +239,7 @@ def _leads(t: Tables, agent: Agent, lane: int) -> tuple[float, float, float, int
     first_s, target_s, lead = (
         agent.slot_f8[_FIRST_S, lane],
         agent.slot_f8[_TPOT_S, lane],
-        agent.slot_f8[_LEAD, lane],
+        agent.slot_f8[_LEAD, room],
     )
     output, left, now_s = agent.slot_i8[_OUTPUT, lane], t.decode_i8[LEFT_TOKENS, lane], row.now_s
     # Two loops: the divisions of the first are done several at once, the sum of the second in order.

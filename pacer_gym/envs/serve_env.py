@@ -122,7 +122,6 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     * v0: initial version.
     """
 
-    # Gymnasium's own attribute, which it does not declare a ClassVar.
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(

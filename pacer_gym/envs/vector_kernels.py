@@ -82,7 +82,7 @@ def act_lanes_flat(
     for k in range(lanes.shape[0]):
         lane = lanes[k]
         now_s, met, missed, has_work, decodes, left = act_lane(
-            t, truth, agent, lane, prefill_tokens[lane], order_kind[lane], r.observation[lane]
+            t, truth, agent, lane, lanes[0], prefill_tokens[lane], order_kind[lane], r.observation[lane]
         )
         # Written as `reward_terms` does it: no miss is a negative zero.
         r.met_term[lane] = float(met - r.met[lane])
