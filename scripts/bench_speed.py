@@ -20,6 +20,8 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 from results import markdown_table, write_result
+from vector_speed import LANES as VECTOR_LANES
+from vector_speed import RATES_RPS, THREADS, Vector, cartpole_vector
 
 import pacer_gym as pg
 from pacer_gym.engine.drift import as_drift_table
@@ -58,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         steps_per_s = statistics.median(r[name] for r in rounds)
         ratio = statistics.median(r[name] / r[cartpole_name] for r in rounds)
         rows.append((name, steps_per_s, ratio))
+    vector_data, vector_page = vector_rows()
     first_s, later_s = start_up_s()
     page = f"""# Speed
 
@@ -65,8 +68,9 @@ def main(argv: list[str] | None = None) -> int:
 
 One core, poisson-standard at {RATE_RPS} req/s, medians of {ROUNDS} rounds. The first `pacer-gym run`
 takes {first_s:.0f} s, compilation included, later ones {later_s:.1f} s from the cache (10 simulated seconds).
-"""
-    data = {"rounds_steps_per_s": rounds, "first_run_s": first_s, "later_run_s": later_s}
+
+{vector_page}"""
+    data = {"rounds_steps_per_s": rounds, "first_run_s": first_s, "later_run_s": later_s, **vector_data}
     if installed_vllm() is None:
         page += "\nvLLM is not installed here, so there is no step of its scheduler to compare with.\n"
     else:
@@ -74,6 +78,42 @@ takes {first_s:.0f} s, compilation included, later ones {later_s:.1f} s from the
         page += told
     write_result("speed", page, data, packages=("numpy", "numba", "gymnasium"))
     return 0
+
+
+def vector_rows() -> tuple[dict[str, object], str]:
+    """Rounds of the vector environment beside CartPole's, and a table of them."""
+    vectors = [Vector(rate_rps, threads) for rate_rps in RATES_RPS for threads in THREADS]
+    cartpole = cartpole_vector()
+    rounds = [
+        {"CartPole-v1": cartpole(), **{v.name: v.steps_per_s() for v in vectors}} for _ in range(ROUNDS)
+    ]
+    rows = []
+    for vector in vectors:
+        single = next(v for v in vectors if v.rate_rps == vector.rate_rps).name
+        steps_per_s = statistics.median(r[vector.name] for r in rounds)
+        rows.append(
+            (
+                f"{vector.rate_rps}",
+                vector.num_threads,
+                f"{vector.running:.0f}",
+                f"{steps_per_s:,.0f}",
+                f"{statistics.median(r[vector.name] / r['CartPole-v1'] for r in rounds):.2f}",
+                f"{statistics.median(r[vector.name] / r[single] for r in rounds):.2f}",
+                f"{100 * vector.reset_share(steps_per_s):.0f} %",
+                f"{vector.lane_bytes / 1024:.0f} KiB",
+            )
+        )
+    header = [
+        *("req/s", "threads", "running", "steps/s", "x CartPole-v1's vector", "x one thread"),
+        *("resets", "memory of a lane"),
+    ]
+    page = f"""`gym.make_vec("PacerServe-v0", num_envs={VECTOR_LANES})`, poisson-standard: environment steps a second,
+observations, masks and infos included; requests that run on average; the share of an episode of 600 s that
+its reset takes.
+
+{markdown_table(header, rows)}
+"""
+    return {"vector_rounds_steps_per_s": rounds}, page
 
 
 def run_steps_per_s() -> float:

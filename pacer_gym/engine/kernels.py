@@ -137,38 +137,33 @@ def _finish_decodes(t: Tables, lane: int) -> None:
     kept = 0
     for slot in range(row.num_decodes):
         request = t.decode_i8[SLOT_ID, lane, slot]
-        left = t.decode_i8[LEFT_TOKENS, lane, slot] - 1
-        if left == 0:
+        if t.decode_i8[LEFT_TOKENS, lane, slot] == 0:
             _finish(t, lane, request, t.decode_i8[CONTEXT_TOKENS, lane, slot])
             continue
-        latest_s = t.latest_finish_s[lane, slot]
-        if row.now_s > latest_s and _tpot_is_lost(t, lane, request):
+        if row.now_s > t.latest_finish_s[lane, slot] and _tpot_is_lost(t, lane, request):
             _judge(t, lane, request, MISSED)
-            latest_s = np.inf
-        t.decode_i8[SLOT_ID, lane, kept] = request
-        t.decode_i8[CONTEXT_TOKENS, lane, kept] = t.decode_i8[CONTEXT_TOKENS, lane, slot]
-        t.decode_i8[LEFT_TOKENS, lane, kept] = left
-        t.latest_finish_s[lane, kept] = latest_s
+            t.latest_finish_s[lane, slot] = np.inf
+        if kept < slot:
+            for field in range(t.decode_i8.shape[0]):
+                t.decode_i8[field, lane, kept] = t.decode_i8[field, lane, slot]
+            t.latest_finish_s[lane, kept] = t.latest_finish_s[lane, slot]
         kept += 1
     row.num_decodes = kept
 
 
 @njit(cache=True, inline=True)
 def _all_decodes_go_on(t: Tables, lane: int) -> bool:
-    """Take a token off each decode if none ends and no verdict may fall; False if any does.
+    """Take a token off each decode; False if one ends with it, or a verdict may fall.
 
-    Loops without branches, which the compiler turns into vector instructions.
+    A loop without branches, which the compiler turns into vector instructions.
     """
     row = t.lanes[lane]
     left, latest_s, now_s = t.decode_i8[LEFT_TOKENS, lane], t.latest_finish_s[lane], row.now_s
     special = 0
     for slot in range(row.num_decodes):
-        special += (left[slot] == 1) | (now_s > latest_s[slot])
-    if special > 0:
-        return False
-    for slot in range(row.num_decodes):
         left[slot] -= 1
-    return True
+        special += (left[slot] == 0) | (now_s > latest_s[slot])
+    return special == 0
 
 
 @njit(cache=True, inline=True)

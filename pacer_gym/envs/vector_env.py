@@ -221,6 +221,11 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         return self._pool.view(lane)
 
     @property
+    def lanes(self) -> np.ndarray:
+        """Where each engine stands: (n,) rows of `engine.state.LANE_DTYPE`, not to be changed."""
+        return self._pool.tables.lanes
+
+    @property
     def lane_bytes(self) -> int:
         """Memory of one lane, in bytes; it grows with the longest workload that was drawn."""
         return self._pool.lane_bytes
