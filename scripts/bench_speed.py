@@ -107,9 +107,9 @@ def vector_rows() -> tuple[dict[str, object], str]:
         *("req/s", "threads", "running", "steps/s", "x CartPole-v1's vector", "x one thread"),
         *("resets", "memory of a lane"),
     ]
-    page = f"""`gym.make_vec("PacerServe-v0", num_envs={VECTOR_LANES})`, poisson-standard: environment steps a second,
-observations, masks and infos included; requests that run on average; the share of an episode of 600 s that
-its reset takes.
+    page = f"""`gym.make_vec("PacerServe-v0", num_envs={VECTOR_LANES})`, poisson-standard: environment steps
+a second, observations, masks and infos included; requests that run on average; the share of an episode of
+600 s that its reset takes.
 
 {markdown_table(header, rows)}
 """
