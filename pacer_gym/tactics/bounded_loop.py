@@ -93,7 +93,7 @@ class BoundedLoop:
         return steps, step_s_sum
 
 
-@njit(cache=True, allocates=True)
+@njit(cache=True)
 def bounded_flat(
     stop_s: float,
     step_s_sum: float,
