@@ -28,6 +28,7 @@ _DECIDING = (
     "compiled.py",
     "policy.py",
     "policy_file.py",
+    "policy_protocol.py",
     "workloads",
     "latency",
     "engine",
