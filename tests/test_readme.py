@@ -36,7 +36,7 @@ def desk(tmp_path, monkeypatch):
 
 def test_there_is_something_to_run():
     assert len(COMMANDS) >= 5
-    assert len(PROGRAMS) == 2
+    assert len(PROGRAMS) == 3
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=shlex.join)
@@ -58,7 +58,7 @@ def test_the_inline_commands_run(desk):
         assert main(shlex.split(command)) == 0
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["policy", "agent"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["policy", "agent", "trainer"])
 def test_every_program_runs(program, desk):
     (desk / "program.py").write_text(program)
     done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, env=_environment())
