@@ -48,6 +48,9 @@ class SlosServe:
 
     def decide(self, view: EngineView) -> StepDecision:
         """Judge what is new, then serve what was promised first."""
+        if view.prompt_ids.size == 0:
+            self._promised_ids = self._judged_ids = view.prompt_ids
+            return StepDecision(0)
         due_s = prompt_deadline_s(view)
         by_deadline = earliest_deadline(due_s)
         decoding = view.decode_ids.size > 0
