@@ -31,7 +31,8 @@ def merge_parts(
         if out is None and not json:
             raise UserMistake("say where the results go, as in --out results.json, or print them with --json")
         if out is not None:
-            check_destination(out, folder=False, force=force)
+            for path in (out, measured_beside(out)):
+                check_destination(path, folder=False, force=force)
         results = merge_results([read_results(part) for part in parts], whole=not partial)
         beside = [measured_beside(part) for part in parts]
         # Measurements are of use only where every part has its own.

@@ -43,7 +43,14 @@ JobsOption = Annotated[int, typer.Option(help="Processes: -1 for one a core, 1 f
 
 RANGE = "0.1:25.6"
 _STRICT_TARGET = 0.99
+_MOST_JOBS = 1024
 _WARMUP_SHARE = 1.0 / 11.0
+
+
+def check_jobs(jobs: int) -> None:
+    """Refuse no process, and more than any machine has a use for."""
+    if jobs < -1 or jobs == 0 or jobs > _MOST_JOBS:
+        raise UserMistake(f"--jobs must be from 1 to {_MOST_JOBS}, or -1 for one a core, got {jobs}")
 
 
 def read_seeds(count: int | None, first: int, *, quick: bool) -> range:
@@ -75,8 +82,7 @@ def read_question(
     horizon_s = (330.0 if quick else 660.0) if duration is None else duration
     if not 0.0 < horizon_s < math.inf:
         raise UserMistake(f"--duration must be a positive, finite number of seconds, got {horizon_s}")
-    if jobs < -1 or jobs == 0:
-        raise UserMistake(f"--jobs must be 1 or more, or -1 for one a core, got {jobs}")
+    check_jobs(jobs)
     return CapacityQuestion(
         scenario=what,
         profile=load_profile(what.track.profile_name if profile is None else profile),

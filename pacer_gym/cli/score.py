@@ -75,7 +75,7 @@ def score_policy(
 ) -> None:
     """Score a policy on the suite: capacities with intervals, and attainment under drift."""
     with user_mistakes():
-        from pacer_gym.leaderboard.results import RESULTS_FILE
+        from pacer_gym.leaderboard.results import RESULTS_FILE, measured_beside
         from pacer_gym.leaderboard.score import plan_score
         from pacer_gym.leaderboard.shards import read_shard
         from pacer_gym.leaderboard.suite import OFFICIAL, QUICK
@@ -100,7 +100,8 @@ def score_policy(
             contender = read_contender(policy, settings)
             what, given = str(contender.policy), dict(contender.settings)
         if out is not None:
-            check_destination(out, folder=False, force=force)
+            for path in (out, measured_beside(out)):
+                check_destination(path, folder=False, force=force)
         plan = plan_score(
             what,
             settings=given,
@@ -165,10 +166,9 @@ def _row(name: str, entry: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _read_submission(name: str, board: Path) -> "tuple[Submission, Path]":
-    from pacer_gym.leaderboard.submission import load_submission
+    from pacer_gym.leaderboard.submission import find_submission, submission_folder
 
-    folder = board / "submissions" / name
-    return load_submission(folder), folder
+    return find_submission(name, board), submission_folder(board, name)
 
 
 def _run_with_bar(plan: "ScorePlan", cache: Path | None) -> "Scored":

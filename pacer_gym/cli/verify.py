@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from pacer_gym.cli.common import JsonOption, progress_bar, running, user_mistakes, writing
+from pacer_gym.cli.common import (
+    JsonOption,
+    UserMistake,
+    one_line,
+    progress_bar,
+    running,
+    user_mistakes,
+    writing,
+)
+from pacer_gym.cli.question import check_jobs
+from pacer_gym.errors import PacerError
 
 
 def verify(
@@ -18,7 +28,7 @@ def verify(
         ),
     ] = None,
     cells: Annotated[int, typer.Option(min=1, help="Runs to run again, at least one a scenario.")] = 30,
-    fresh: Annotated[int, typer.Option(min=1, help="New seeds for each scenario.")] = 4,
+    fresh: Annotated[int, typer.Option(min=1, help="New seeds for each scenario.")] = 6,
     require_isolation: Annotated[
         bool, typer.Option("--require-isolation", help="Refuse to start where a fence is missing.")
     ] = False,
@@ -28,9 +38,11 @@ def verify(
     """Run some of an entry's runs again, and new ones, and write the verdict beside its results."""
     # All that can be wrong with the entry's files shows before the first run.
     with user_mistakes():
-        from pacer_gym.leaderboard.submission import find_submission
+        from pacer_gym.leaderboard.submission import VERIFIED_FILE, find_submission
         from pacer_gym.leaderboard.verify import prepare_verification
+        from pacer_gym.scoring.export import check_destination
 
+        check_jobs(jobs)
         ready = prepare_verification(
             find_submission(name, folder),
             seed=seed,
@@ -38,15 +50,19 @@ def verify(
             fresh_seeds=fresh,
             require_isolation=require_isolation,
         )
+        entry = folder / "submissions" / name
+        check_destination(entry / VERIFIED_FILE, folder=False, force=True)
     with running(), progress_bar("verifying", None) as move:
 
         def progress(done: int, total: int) -> None:
             if move is not None:
                 move(done, f"verifying {done}/{total}")
 
-        verdict = ready.run(n_jobs=jobs, progress=progress)
-    entry = folder / "submissions" / name
-    with writing(entry / "verified.json"):
+        try:
+            verdict = ready.run(n_jobs=jobs, progress=progress)
+        except PacerError as error:  # of this machine: status 1 is for an entry that is refused
+            raise UserMistake(one_line(error)) from error
+    with writing(entry / VERIFIED_FILE):
         verdict.write(entry)
     print(verdict.to_json() if json else f"{name}: {verdict.report()}", end="" if json else "\n")
     if not verdict.is_verified:

@@ -19,6 +19,8 @@ from pacer_gym.provenance import usable_cores
 
 BACKENDS = ("local", "ray", "dask")
 
+_MOST_JOBS = 1024
+
 Finished = list[tuple[int, CellOutcome]]
 """Cells that finished, each with the number of its batch."""
 
@@ -64,7 +66,7 @@ def open_backend(name: str = "local", *, address: str | None = None, n_jobs: int
     BackendError
         If there is no such backend, it is not installed, or it cannot be reached.
     ValueError
-        If `n_jobs` is neither -1 nor 1 or more.
+        If `n_jobs` is neither -1 nor from 1 to 1024.
     """
     check_backend(name, address=address, n_jobs=n_jobs)
     jobs = usable_cores() if n_jobs == -1 else n_jobs
@@ -79,8 +81,8 @@ def check_backend(name: str, *, address: str | None = None, n_jobs: int = -1) ->
         raise BackendError(
             f"no backend {name!r}{did_you_mean(name, BACKENDS)}; there are {', '.join(BACKENDS)}"
         )
-    if n_jobs < -1 or n_jobs == 0:
-        raise ValueError(f"n_jobs must be 1 or more, or -1 for one a core, got {n_jobs}")
+    if n_jobs < -1 or n_jobs == 0 or n_jobs > _MOST_JOBS:
+        raise ValueError(f"n_jobs must be from 1 to {_MOST_JOBS}, or -1 for one a core, got {n_jobs}")
     if name == "local" and address is not None:
         raise BackendError(f"address {address!r} is of a cluster: name its kind, as in --backend ray")
     if name != "local":

@@ -57,6 +57,8 @@ def render_board(folder: str | Path, tracks: Sequence[TrackBoard] | None = None)
     if not folder.is_dir():
         raise BoardError(f"no folder {folder}: make it, or name the board's with --folder")
     for path in (folder / README, folder / PAGE):
+        if path.is_symlink():
+            raise BoardError(f"{path} is a link, and the board's file belongs there: remove it")
         if path.is_dir():
             raise BoardError(f"{path} is a folder, and the board's file belongs there: move it away")
     tracks = read_board(folder) if tracks is None else tracks

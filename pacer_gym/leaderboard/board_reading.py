@@ -59,7 +59,9 @@ def read_board(folder: str | Path, *, suites: Mapping[str, str] | None = None) -
     below = Path(folder) / SUBMISSIONS
     places = sorted(below.iterdir()) if below.is_dir() else []
     entries = [
-        _read_entry(place, suites) for place in places if place.is_dir() and not place.name.startswith(".")
+        _read_entry(place, suites)
+        for place in places
+        if (place.is_dir() or place.is_symlink()) and not place.name.startswith(".")
     ]
     by_track = {track: [e for e in entries if e.submission.track == track] for track in TRACKS}
     return tuple(ranked(track, suites.get(track, ""), found) for track, found in by_track.items() if found)

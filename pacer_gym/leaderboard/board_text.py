@@ -4,6 +4,7 @@ import html
 import math
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from pacer_gym.leaderboard.board_data import BoardEntry, TrackBoard
 from pacer_gym.leaderboard.suite import DRIFT, ROBUST, TIERS
@@ -207,7 +208,7 @@ def _other(entry: BoardEntry) -> tuple[str, ...]:
 
 
 def _link(entry: BoardEntry) -> str:
-    return f"[{in_markdown(entry.name)}](submissions/{entry.submission.folder.name})"
+    return f"[{in_markdown(entry.name)}](submissions/{quote(entry.submission.folder.name)})"
 
 
 def _rows(heads: Sequence[str], sides: str, rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pacer_gym.errors import PacerError, TraceNotFound
 from pacer_gym.leaderboard.entries import REFERENCE_METRICS
+from pacer_gym.leaderboard.failed_runs import drift_seeds_run
 from pacer_gym.leaderboard.identity import PolicyIdentity
 from pacer_gym.leaderboard.replay import attainments, entry_contradictions, replay
 from pacer_gym.leaderboard.results import Results
@@ -43,6 +44,8 @@ class Claim:
         Whether it is claimed to have failed.
     decides : bool
         Whether the capacity hangs on it: a rate next to the crossing, or a run of a drift scenario.
+    is_reference : bool
+        Whether it is one of those at the rate that all policies share.
     """
 
     scenario: str
@@ -52,6 +55,7 @@ class Claim:
     numbers: Mapping[str, object]
     failed: bool
     decides: bool
+    is_reference: bool = False
 
     def __str__(self) -> str:
         return f"{self.scenario} at {self.rate_rps:g} requests/s, seed {self.seed}"
@@ -200,6 +204,7 @@ def _capacity_claims(name: str, entry: Mapping[str, Any], how: ScenarioSetting) 
                 numbers=numbers,
                 failed=(rate_rps, seed) in failed,
                 decides=rate_rps in bracket,
+                is_reference=rate_rps == entry["reference"]["rate_rps"] and seed in by_seed["seeds"],
             )
         )
     return claims
@@ -213,6 +218,7 @@ def _sorted_seeds(entry: Mapping[str, Any], rate_rps: float | None) -> list[int]
 def _drift_claims(name: str, entry: Mapping[str, Any], how: ScenarioSetting) -> list[Claim]:
     failed = {failure["seed"] for failure in entry["failures"]}
     by_seed = entry["by_seed"]
+    ran = drift_seeds_run(entry["seeds"], failed)
     return [
         Claim(
             scenario=name,
@@ -228,4 +234,5 @@ def _drift_claims(name: str, entry: Mapping[str, Any], how: ScenarioSetting) -> 
             decides=True,
         )
         for place, seed in enumerate(entry["seeds"])
+        if seed in ran
     ]

@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from pacer_gym.leaderboard.exchangeable import joint_chance, rank_to_reach
 from pacer_gym.leaderboard.rerun import Ran
-from pacer_gym.leaderboard.suite import Setting
+from pacer_gym.leaderboard.suite import ScenarioSetting, Setting
 from pacer_gym.leaderboard.verdict import FreshRuns
 from pacer_gym.workloads.seeds import VERIFY_SEEDS
 
-# How often an honest entry may be refused by chance, over all scenarios.
+# How often an honest entry may be refused by chance: for its attainment in one scenario or another, ...
 _BY_CHANCE = 0.01
+# ... for its attainment in all of them together, for what it reaches while slowed, and for its ITL.
+_TOGETHER_BY_CHANCE, _SLOWED_BY_CHANCE, _ITL_BY_CHANCE = 0.002, 0.002, 0.006
 # Attainment differs by as much between stretches of traffic even where all claimed seeds agree.
 _SLACK = 0.02
-LONG_S = 30_000.0
+# And so does the longest percent of the gaps between tokens, as a share of it.
+_ITL_SLACK = 0.05
+LONG_S = 20_500.0
 """Simulated seconds on new seeds that a scenario is worth."""
+# New seeds at the rate that all policies share, for ITL: only of scenarios whose runs are short.
+_REFERENCE_SEEDS, _REFERENCE_LONG_S = 3, 2000.0
 
 
 def draw_seeds(setting: Setting, count: int, chooser: random.Random) -> dict[str, tuple[int, ...]]:
@@ -29,10 +36,15 @@ def draw_seeds(setting: Setting, count: int, chooser: random.Random) -> dict[str
     return drawn
 
 
+def reference_seeds(how: ScenarioSetting, seeds: Sequence[int]) -> tuple[int, ...]:
+    """Those of a scenario's new seeds that are also run at the rate that all policies share."""
+    return tuple(seeds[: min(_REFERENCE_SEEDS, int(_REFERENCE_LONG_S // how.horizon_s))])
+
+
 def judge_fresh(
     entry: Mapping[str, Any], seeds: Sequence[int], ran: Sequence[Ran], num_scenarios: int
 ) -> FreshRuns:
-    """Compare runs on new seeds with what the claimed ones lead one to expect.
+    """Compare attainment on new seeds with what the claimed ones lead one to expect.
 
     Parameters
     ----------
@@ -48,13 +60,7 @@ def judge_fresh(
     Returns
     -------
     FreshRuns
-
-    Notes
-    -----
-    New seeds are drawn as the claimed ones might have been, so for an honest entry any order of all of
-    them is as likely as any other.  That the best of `n` new ones lies below the `i`-th lowest of `k` claimed
-    ones has the chance ``C(n + i - 1, n) / C(n + k, n)``, however attainment is distributed; `i` is the
-    largest for which that is small.  Better than claimed is no reason to refuse.
+        Better than claimed is no reason to refuse.
 
     Examples
     --------
@@ -65,10 +71,8 @@ def judge_fresh(
     (False, 0.5, 0.87)
     """
     rate_rps, claimed = claimed_at_capacity(entry)
-    found = np.array([_attainment(run) for run in ran])
-    found = found[~np.isnan(found)]
-    rank = _rank_to_reach(found.size, claimed.size, _BY_CHANCE / num_scenarios)
-    low = max(float(np.sort(claimed)[rank - 1]) - _SLACK, 0.0) if rank else 0.0
+    found = _found(ran, "attainment")
+    low = max(_least_of(claimed, found.size, _BY_CHANCE / num_scenarios) - _SLACK, 0.0)
     mean = float(claimed.mean()) if claimed.size else 0.0
     # Where nothing arrived to be judged, there is nothing to hold against the entry.
     best = float(found.max()) if found.size else mean
@@ -82,20 +86,6 @@ def judge_fresh(
     )
 
 
-def _rank_to_reach(new: int, claimed: int, chance: float) -> int:
-    """Which of the lowest claimed seeds the best new one must reach; 0 if there are too few to tell.
-
-    Examples
-    --------
-    >>> _rank_to_reach(4, 20, 0.001), _rank_to_reach(4, 64, 0.001), _rank_to_reach(1, 20, 0.001)
-    (2, 10, 0)
-    """
-    rank = 0
-    while rank < claimed and math.comb(new + rank, new) <= chance * math.comb(new + claimed, new):
-        rank += 1
-    return rank if new else 0
-
-
 def claimed_at_capacity(entry: Mapping[str, Any]) -> tuple[float, np.ndarray]:
     """Highest rate that is claimed to have passed, or the lowest if none did, and its attainment by seed."""
     if entry["kind"] == "drift":
@@ -104,7 +94,7 @@ def claimed_at_capacity(entry: Mapping[str, Any]) -> tuple[float, np.ndarray]:
         curve = entry["curve"]
         rate_rps = entry["bracket_rps"][0] or curve["rates_rps"][0]
         row = curve["attainment"][curve["rates_rps"].index(rate_rps)]
-    return float(rate_rps), np.array([value for value in row if value is not None], dtype=np.float64)
+    return float(rate_rps), _known(row)
 
 
 def fresh_reasons(name: str, runs: FreshRuns, ran: Sequence[Ran]) -> list[str]:
@@ -115,12 +105,94 @@ def fresh_reasons(name: str, runs: FreshRuns, ran: Sequence[Ran]) -> list[str]:
             f"{name} at {runs.rate_rps:g} requests/s: the best of {len(runs.seeds)} new seeds has attainment "
             f"{runs.found:.3f}, where the claimed ones lead one to expect {runs.interval[0]:.3f} to 1"
         )
+    return reasons + failures_on_new_seeds(name, runs.rate_rps, ran)
+
+
+def failures_on_new_seeds(name: str, rate_rps: float, ran: Sequence[Ran]) -> list[str]:
+    """What went wrong on new seeds; it is no honest entry's way to fail on those alone."""
     failures = dict.fromkeys(run.failed for run in ran if run.failed is not None)
-    return reasons + [f"{name} at {runs.rate_rps:g} requests/s on a new seed: {told}" for told in failures]
+    return [f"{name} at {rate_rps:g} requests/s on a new seed: {told}" for told in failures]
 
 
-def _attainment(run: Ran) -> float:
-    if run.metrics is None:
-        return 0.0
-    value = run.metrics["attainment"]
-    return math.nan if value is None else float(str(value))
+def joint_reasons(
+    entries: Mapping[str, Mapping[str, Any]],
+    fresh: Mapping[str, Sequence[Ran]],
+    reference: Mapping[str, Sequence[Ran]],
+) -> list[str]:
+    """Why all scenarios together, attainment while slowed, or ITL on new seeds speak against an entry.
+
+    Parameters
+    ----------
+    entries : mapping of str to mapping
+        The results, by scenario.
+    fresh, reference : mapping of str to sequence of Ran
+        Runs on new seeds, by scenario: at the claimed capacity, and at the rate that all policies share.
+    """
+    attained = {
+        name: (claimed_at_capacity(entries[name])[1], _found(ran, "attainment") + _SLACK)
+        for name, ran in fresh.items()
+    }
+    slowed = {
+        name: (_known(entries[name]["in_drift"]), _found(ran, "in_drift_attainment") + _SLACK)
+        for name, ran in fresh.items()
+        if entries[name]["kind"] == "drift"
+    }
+    # Less is better here, so all is turned round.
+    itl = {
+        name: (-_known(entries[name]["by_seed"]["itl_p99_s"]), -_found(ran, "itl_p99_s") / (1.0 + _ITL_SLACK))
+        for name, ran in fresh.items()
+        if entries[name]["kind"] == "drift"
+    } | {
+        name: (
+            -_known(entries[name]["reference"]["by_seed"]["itl_p99_s"]),
+            -_found(ran, "itl_p99_s") / (1.0 + _ITL_SLACK),
+        )
+        for name, ran in reference.items()
+    }
+    return [
+        *_together("attainment", attained, _TOGETHER_BY_CHANCE),
+        *_each("attainment while slowed", slowed, _SLOWED_BY_CHANCE / 2.0),
+        *_together("attainment while slowed", slowed, _SLOWED_BY_CHANCE / 2.0),
+        *_each("P99 ITL", itl, 0.75 * _ITL_BY_CHANCE),
+        *_together("P99 ITL", itl, 0.25 * _ITL_BY_CHANCE),
+    ]
+
+
+_Groups = Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+
+def _each(what: str, groups: _Groups, chance: float) -> list[str]:
+    """Scenarios in which even the best new seed does worse than is likely."""
+    return [
+        f"{name}: {what} on the best of {found.size} new seeds is {abs(found.max()):.3f}, allowance "
+        f"included, where the claimed ones lead one to expect {abs(least):.3f} or better"
+        for name, (claimed, found) in groups.items()
+        if found.size and found.max() < (least := _least_of(claimed, found.size, chance / len(groups)))
+    ]
+
+
+def _together(what: str, groups: _Groups, chance: float) -> list[str]:
+    if not groups or (found := joint_chance(list(groups.values()))) > chance:
+        return []
+    return [
+        f"{what} on new seeds is worse than claimed over {len(groups)} scenarios together, which happens to "
+        f"an honest entry with a chance of {found:.1g}"
+    ]
+
+
+def _least_of(claimed: np.ndarray, new: int, chance: float) -> float:
+    """What the best of so many new seeds reaches, but for a small chance; -inf with too few to tell."""
+    rank = rank_to_reach(new, claimed.size, chance)
+    return float(np.sort(claimed)[rank - 1]) if rank else -math.inf
+
+
+def _known(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([value for value in values if value is not None], dtype=np.float64)
+
+
+def _found(ran: Sequence[Ran], name: str) -> np.ndarray:
+    """A metric of the runs that have it; a failed run has attained nothing."""
+    values = [
+        0.0 if run.metrics is None and "attainment" in name else (run.metrics or {}).get(name) for run in ran
+    ]
+    return np.array([float(str(value)) for value in values if value is not None], dtype=np.float64)

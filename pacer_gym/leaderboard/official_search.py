@@ -22,8 +22,12 @@ _STRICT_RUNGS = 4
 _STRIDE = 4
 # The longest stride near the crossing, at first.
 _NEAR_STRIDE = 4
-# Runs of the start that tell whether a policy works at all.
-_PROBES = 2
+PROBES = 2
+"""Runs of the start that tell whether a policy works at all."""
+
+# Rates near the crossing, at most: three times what any policy has needed, and no more than a search can
+# be repeated on in seconds.
+_MOST_NEAR = 32
 
 
 class Ask(NamedTuple):
@@ -147,9 +151,9 @@ class _Searching:
 
     def run(self) -> Search:
         # A policy that never gets anywhere shows in two runs.
-        yield from self.ask(self.start, self.first[:_PROBES])
+        yield from self.ask(self.start, self.first[:PROBES])
         if not any(self.known[self.start].values()):
-            yield from self.ask(0, self.first[:_PROBES])
+            yield from self.ask(0, self.first[:PROBES])
             if not any(self.known[0].values()):
                 return self.hopeless()
         yield from self.ask(self.start, self.first)
@@ -223,7 +227,9 @@ class _Searching:
             if rung is not None:
                 yield from self.ask(rung, self.all)
         longest = _NEAR_STRIDE
-        while (rung := self.next_near(self.curve(self.all), target, longest)) is not None:
+        while (curve := self.curve(self.all)).rates_rps.size < _MOST_NEAR:
+            if (rung := self.next_near(curve, target, longest)) is None:
+                return
             yield from self.ask(rung, self.all)
             longest *= 2  # where the first seeds have led far astray
 

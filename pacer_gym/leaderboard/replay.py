@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacer_gym.leaderboard.entries import capacity_numbers, check_derived
+from pacer_gym.leaderboard.failed_runs import capacity_failures, drift_failures
 from pacer_gym.leaderboard.official_search import Ask, Searched, drive, search_capacity
 from pacer_gym.leaderboard.suite import ScenarioSetting
 
@@ -38,7 +39,7 @@ def entry_contradictions(entry: Mapping[str, Any], how: ScenarioSetting) -> list
     """
     try:
         return _contradictions(entry, how)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         return [f"its numbers do not hold together: {error}"]
 
 
@@ -49,7 +50,8 @@ def _contradictions(entry: Mapping[str, Any], how: ScenarioSetting) -> list[str]
             return ["its lists are not of one length"]
         if entry["rate_rps"] != how.start_rps or tuple(entry["seeds"]) != how.seeds:
             return ["the rate or the seeds are not those of the setting"]
-        return [f"{wrong} does not follow from its runs" for wrong in check_derived(entry, how)]
+        wrong = [f"{name} does not follow from its runs" for name in check_derived(entry, how)]
+        return wrong or drift_failures(entry)
     first = how.seeds[: how.first_seeds]
     if tuple(entry["curve"]["seeds"]) != how.seeds or tuple(entry["coarse_curve"]["seeds"]) != first:
         return ["the seeds are not those of the setting"]
@@ -72,7 +74,10 @@ def _contradictions(entry: Mapping[str, Any], how: ScenarioSetting) -> list[str]
         return ["the backlog is not that of all its seeds"]
     expected = capacity_numbers(found, how)
     wrong = [name for name, value in expected.items() if not _same(name, entry[name], value)]
-    return [f"{name} does not follow from its runs" for name in (*wrong, *check_derived(entry, how))]
+    wrong += check_derived(entry, how)
+    return [f"{name} does not follow from its runs" for name in wrong] or capacity_failures(
+        entry, ran, claimed
+    )
 
 
 def replay(entry: Mapping[str, Any], how: ScenarioSetting) -> tuple[Searched, list[Ask]]:

@@ -11,13 +11,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pacer_gym.leaderboard.entry_folder import MEASURED_FILE, RESULTS_FILE
+from pacer_gym.leaderboard.plain_json import is_number, read_plain
 from pacer_gym.leaderboard.results_schema import (
     DECISION,
     POLICY,
     TUNED,
     ResultsError,
     check_entry,
-    is_number,
+    is_text,
     require,
     require_keys,
 )
@@ -25,6 +27,8 @@ from pacer_gym.scoring.export import to_json, write_whole
 from pacer_gym.workloads.scenarios import SCENARIOS
 
 __all__ = [
+    "MEASURED_FILE",
+    "RESULTS_FILE",
     "Measured",
     "Results",
     "ResultsError",
@@ -35,8 +39,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-RESULTS_FILE, MEASURED_FILE = "results.json", "measured.json"
-
 
 _T = TypeVar("_T")
 
@@ -74,15 +76,15 @@ class Results:
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise ResultsError(
-                f"schema_version is {self.schema_version}, this release reads {SCHEMA_VERSION}: "
+                f"schema_version is {self.schema_version!r:.80}, this release reads {SCHEMA_VERSION}: "
                 "score it again"
             )
         # As they read back: tuples are lists, inf and nan are None.
         for name in ("policy", "scenarios"):
             object.__setattr__(self, name, json.loads(to_json(getattr(self, name))))
         for name in ("suite", "suite_sha256", "track", "setting", "package_version"):
-            if not isinstance(getattr(self, name), str):
-                raise ResultsError(f"{name} must be text, got {getattr(self, name)!r}")
+            if not is_text(getattr(self, name)):
+                raise ResultsError(f"{name} must be a line of text, got {getattr(self, name)!r:.80}")
         require("policy", self.policy, POLICY)
         if self.policy["tuned"] is not None:
             require("policy.tuned", self.policy["tuned"], TUNED)
@@ -90,8 +92,12 @@ class Results:
             raise ResultsError("scenarios must be a table of at least one")
         for name, entry in self.scenarios.items():
             if name not in SCENARIOS:
-                raise ResultsError(f"scenarios: there is no scenario {name!r}")
+                raise ResultsError(f"scenarios: there is no scenario {name!r:.80}")
             check_entry(f"scenarios.{name}", entry)
+            if lacking := sorted(set(self.policy["settings"]) - set(entry["settings"])):
+                raise ResultsError(
+                    f"scenarios.{name}.settings lacks {', '.join(lacking)[:80]}, a policy's own"
+                )
 
     def to_json(self) -> str:
         """Return the canonical text: sorted keys, numbers by repr, a newline at the end."""
@@ -107,8 +113,8 @@ class Results:
             If it is not JSON, or no results.
         """
         try:
-            data = json.loads(text, parse_constant=_refuse)
-        except (ValueError, RecursionError) as error:
+            data = read_plain(text)
+        except ValueError as error:
             raise ResultsError(f"not valid JSON: {error}") from None
         names = {field.name for field in fields(cls)}
         require_keys("results", data, names)
@@ -147,8 +153,12 @@ class Measured:
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision_us", json.loads(to_json(self.decision_us)))
         require("decision_us", self.decision_us, DECISION)
+        if self.schema_version != SCHEMA_VERSION or not isinstance(self.provenance, Mapping):
+            raise ResultsError("this is no measurement of this release: score it again")
+        if not is_text(self.date):
+            raise ResultsError(f"date must be a line of text, got {self.date!r:.80}")
         if not is_number(self.wall_s):
-            raise ResultsError(f"wall_s must be a number, got {self.wall_s!r}")
+            raise ResultsError(f"wall_s must be a number, got {self.wall_s!r:.80}")
 
     def to_json(self) -> str:
         """Return the text of `measured.json`."""
@@ -158,7 +168,7 @@ class Measured:
     def from_json(cls, text: str) -> "Measured":
         """Read what `to_json` wrote."""
         try:
-            data = json.loads(text)
+            data = read_plain(text)
         except ValueError as error:
             raise ResultsError(f"not valid JSON: {error}") from None
         require_keys("measured", data, {field.name for field in fields(cls)})
@@ -208,7 +218,3 @@ def _read(path: str | Path, read: Callable[[str], _T]) -> _T:
         raise ResultsError(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, ResultsError) as error:
         raise ResultsError(f"{path}: {error}") from error
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"numbers must be finite, got {constant}")

@@ -5,6 +5,8 @@ from typing import Any
 
 from pacer_gym.errors import PacerError
 from pacer_gym.leaderboard.entries import REFERENCE_METRICS
+from pacer_gym.leaderboard.plain_json import is_number, is_whole
+from pacer_gym.leaderboard.texts import is_line
 
 
 class ResultsError(PacerError):
@@ -14,21 +16,25 @@ class ResultsError(PacerError):
 Check = Callable[[Any], bool]
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _maybe(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
 def _of(kind: type) -> Check:
-    return lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return lambda value: isinstance(value, kind)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is one line of printable text, as long as a failure's message may be."""
+    return isinstance(value, str) and is_line(value, _LONGEST_TEXT)
 
 
 def _list(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _some(check: Check) -> Check:
+    return lambda value: bool(value) and _list(check)(value)
 
 
 def _pair(value: Any) -> bool:
@@ -39,7 +45,8 @@ def _share(value: Any) -> bool:
     return value is None or (is_number(value) and 0.0 <= value <= 1.0)
 
 
-_TEXT, _WHOLE, _FLAG, _TABLE = _of(str), _of(int), _of(bool), _of(dict)
+_LONGEST_TEXT = 1000
+_TEXT, _WHOLE, _FLAG, _TABLE = is_text, is_whole, _of(bool), _of(dict)
 _MAYBE_NUMBER = _maybe(is_number)
 
 POLICY = {
@@ -51,7 +58,7 @@ POLICY = {
     "weights_sha256": _maybe(_TEXT),
 }
 TUNED = {"what": _list(_TEXT), "seeds": _TEXT}
-_CURVE = {"rates_rps": _list(is_number), "seeds": _list(_WHOLE), "attainment": _list(_list(_share))}
+_CURVE = {"rates_rps": _some(is_number), "seeds": _some(_WHOLE), "attainment": _list(_list(_share))}
 _REFERENCE = {
     "rate_rps": is_number,
     "attainment": _share,
@@ -93,7 +100,7 @@ _DRIFT = {
     "kind": _TEXT,
     "settings": _TABLE,
     "rate_rps": is_number,
-    "seeds": _list(_WHOLE),
+    "seeds": _some(_WHOLE),
     "attainment": _list(_share),
     "in_drift": _list(_share),
     "timeline": _TABLE,

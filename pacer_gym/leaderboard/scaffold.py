@@ -24,6 +24,7 @@ from pacer_gym.leaderboard.submission import (
     read_submission,
     submission_folder,
 )
+from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.policy import is_privileged, load_policy
 from pacer_gym.scoring.export import write_whole
@@ -32,6 +33,8 @@ from pacer_gym.workloads.scenarios import SUITE
 from pacer_gym.workloads.seeds import DEV_SEEDS
 
 POLICY_FILE = "policy.py"
+
+_LONGEST_IDEA = 1000
 
 # What a policy must get through before anybody spends minutes on it.
 _TRIAL_SCENARIO, _TRIAL_RPS, _TRIAL_S = "poisson-standard", 2.0, 20.0
@@ -228,7 +231,7 @@ def _found(reference: str | os.PathLike[str], settings: Mapping[str, object]) ->
     module = sys.modules[cls.__module__]
     path = Path(str(module.__file__))
     idea = (inspect.getdoc(module) or inspect.getdoc(cls) or f"The policy {cls.__name__}.").split("\n\n")[0]
-    return path, cls.__name__, " ".join(idea.split())
+    return path, cls.__name__, as_line(idea, _LONGEST_IDEA)
 
 
 def _toml_text(**values: object) -> str:

@@ -4,28 +4,45 @@
 error that names the nearest one, so that a slip of the pen never leaves a default in place.
 """
 
-import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacer_gym.errors import PacerError, did_you_mean
+from pacer_gym.errors import PolicyError, did_you_mean
+from pacer_gym.leaderboard.entry_folder import (
+    MEASURED_FILE,
+    RESULTS_FILE,
+    SUBMISSION_FILE,
+    VERIFIED_FILE,
+    SubmissionError,
+    check_name,
+    check_nothing_else,
+    own_file,
+)
+from pacer_gym.leaderboard.identity import plain_settings
+from pacer_gym.leaderboard.submission_schema import FAMILIES, POLICY, TOP, TUNING, checked
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.workloads.scenarios import SCENARIOS, SUITE, TRACKS
 
-SUBMISSION_FILE = "submission.toml"
-RESULTS_FILE = "results.json"
-VERIFIED_FILE = "verified.json"
-FAMILIES = ("heuristic", "learned", "hybrid")
-"""How a policy came about: thought out, trained, or both."""
+__all__ = [
+    "FAMILIES",
+    "MEASURED_FILE",
+    "RESULTS_FILE",
+    "SUBMISSION_FILE",
+    "VERIFIED_FILE",
+    "Submission",
+    "SubmissionError",
+    "Tuning",
+    "find_submission",
+    "load_submission",
+    "read_submission",
+    "submission_folder",
+]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-
-
-class SubmissionError(PacerError, ValueError):
-    """A submission that cannot be used as it is."""
+# Settings and all: more than this nobody writes by hand.
+_MOST_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,11 +138,7 @@ def submission_folder(board: str | Path, name: str) -> Path:
     >>> submission_folder("leaderboard", "mine").as_posix()
     'leaderboard/submissions/mine'
     """
-    if not _NAME.fullmatch(name):
-        raise SubmissionError(
-            f"a submission's name is up to 64 small letters, digits and any of - _ and begins with a "
-            f"letter or digit, got {name!r}"
-        )
+    check_name(name)
     return Path(board) / "submissions" / name
 
 
@@ -154,19 +167,27 @@ def load_submission(folder: str | Path) -> Submission:
     Raises
     ------
     SubmissionError
-        If a file is missing, a key unknown or of the wrong kind, or weights hold more than numbers.
+        If a file is missing, a link, or more than an entry holds, a key unknown or of the wrong kind, or
+        weights hold more than numbers.
     """
+    if Path(folder).is_symlink():
+        raise SubmissionError(f"{folder} is a link, and an entry is a folder itself: copy it there")
     folder = Path(folder).resolve()
-    path = folder / SUBMISSION_FILE
+    path = own_file(folder, SUBMISSION_FILE, "an entry; 'pacer-gym submit' makes one")
     try:
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise SubmissionError(f"{path} has {size:,} bytes; at most {_MOST_BYTES:,} are read")
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SubmissionError(
-            f"{path} cannot be read: {error.strerror}; 'pacer-gym submit' makes one"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SubmissionError(f"{path} cannot be read: {error.strerror}") from None
+    except SubmissionError:
+        raise
+    # Of a number with thousands of digits Python itself complains, with a ValueError of no kind.
+    except (ValueError, RecursionError) as error:
         raise SubmissionError(f"{path} is no TOML: {error}") from None
-    return read_submission(told, folder)
+    entry = read_submission(told, folder)
+    check_nothing_else(folder, [entry.policy_path.name, *(path.name for path in entry.weights)])
+    return entry
 
 
 def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None = None) -> Submission:
@@ -183,9 +204,10 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
     """
     name = folder.name if name is None else name
     where = folder / SUBMISSION_FILE
-    top = _checked(told, _TOP, f"{where}")
-    policy = _checked(top["policy"], _POLICY, f"{where}, [policy]")
-    tuning = _checked(top["tuning"], _TUNING, f"{where}, [tuning]")
+    check_name(name)
+    top = checked(told, TOP, f"{where}")
+    policy = checked(top["policy"], POLICY, f"{where}, [policy]")
+    tuning = checked(top["tuning"], TUNING, f"{where}, [tuning]")
     if top["name"] != name:
         raise SubmissionError(f"{where} names {top['name']!r}, but its folder {name!r}: they must agree")
     if not top["authors"]:
@@ -204,12 +226,17 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
             raise SubmissionError(
                 f"{where}: settings_by_scenario.{scenario} must be a table, got {settings!r}"
             )
+    try:
+        for settings in (policy["settings"], *policy["settings_by_scenario"].values()):
+            plain_settings(settings)
+    except PolicyError as error:
+        raise SubmissionError(f"{where}: {error}") from None
     if not policy["class"].isidentifier():
         raise SubmissionError(f"{where}: class must be the name of a class, got {policy['class']!r}")
-    policy_path = _own_file(folder, policy["file"], where)
+    policy_path = own_file(folder, policy["file"], f"{where} names it")
     if policy_path.suffix != ".py":
         raise SubmissionError(f"{where}: a policy's file ends in .py, got {policy['file']!r}")
-    weights = tuple(_own_file(folder, file, where) for file in policy["weights"])
+    weights = tuple(own_file(folder, file, f"{where} names it") for file in policy["weights"])
     for path in weights:
         check_weights(path)
     return Submission(
@@ -229,64 +256,3 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
         tuning=Tuning(**tuning | {"what": tuple(tuning["what"])}),
         disqualified=top["disqualified"],
     )
-
-
-def _own_file(folder: Path, name: str, where: Path) -> Path:
-    """A file that lies in the folder itself, and is no link to another."""
-    path = folder / name
-    if Path(name).name != name or path.is_symlink():
-        raise SubmissionError(f"{where}: {name!r} must be a file of this folder itself, not a path or a link")
-    if not path.is_file():
-        raise SubmissionError(f"{where} names {name!r}, but there is no such file in {folder}")
-    return path
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-
-
-_REQUIRED = object()
-_Rule = tuple[Callable[[object], bool], str, object]
-_TEXT: Callable[[object], bool] = lambda value: isinstance(value, str)  # noqa: E731  # one rule of a table
-_TABLE: Callable[[object], bool] = lambda value: isinstance(value, dict)  # noqa: E731
-_TOP: Mapping[str, _Rule] = {
-    "name": (_TEXT, "a text", _REQUIRED),
-    "authors": (_is_texts, "a list of texts", _REQUIRED),
-    "suite": (_TEXT, "a text", _REQUIRED),
-    "track": (_TEXT, "a text", _REQUIRED),
-    "family": (_TEXT, "a text", _REQUIRED),
-    "description": (_TEXT, "a text", _REQUIRED),
-    "source": (_TEXT, "a text", ""),
-    "disqualified": (lambda value: isinstance(value, str) and bool(value), "a reason", None),
-    "policy": (_TABLE, "a table", _REQUIRED),
-    "tuning": (_TABLE, "a table", _REQUIRED),
-}
-_POLICY: Mapping[str, _Rule] = {
-    "file": (_TEXT, "a text", _REQUIRED),
-    "class": (_TEXT, "a text", _REQUIRED),
-    "settings": (_TABLE, "a table", {}),
-    "settings_by_scenario": (_TABLE, "a table", {}),
-    "weights": (_is_texts, "a list of texts", []),
-}
-_TUNING: Mapping[str, _Rule] = {
-    "what": (_is_texts, "a list of texts", _REQUIRED),
-    "seeds": (_TEXT, "a text", _REQUIRED),
-    "range": (_TEXT, "a text", ""),
-    "cost": (_TEXT, "a text", ""),
-}
-
-
-def _checked(told: Mapping[str, Any], rules: Mapping[str, _Rule], where: str) -> dict[str, Any]:
-    """All keys of a table, with defaults for those left out; unknown and wrong ones are errors."""
-    for key in told:
-        if key not in rules:
-            hint = did_you_mean(key, rules)
-            raise SubmissionError(f"{where}: unknown key {key!r}{hint}; there are {', '.join(rules)}")
-    found = {}
-    for key, (suits, what, default) in rules.items():
-        if key not in told and default is _REQUIRED:
-            raise SubmissionError(f"{where}: {key} is missing; it must be {what}")
-        found[key] = told.get(key, default)
-        if key in told and not suits(told[key]):
-            raise SubmissionError(f"{where}: {key} must be {what}, got {told[key]!r}")
-    return found

@@ -8,7 +8,7 @@ import numpy as np
 from pacer_gym.errors import PacerError
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.leaderboard.entries import Ran, capacity_entry, drift_entry
-from pacer_gym.leaderboard.official_search import search_capacity
+from pacer_gym.leaderboard.official_search import PROBES, search_capacity
 from pacer_gym.leaderboard.runner import Job, Task, Wish
 from pacer_gym.leaderboard.suite import QUICK, ScenarioSetting, scenario_kind
 from pacer_gym.scoring.budgets import BUDGETS_TOKENS
@@ -20,9 +20,6 @@ TUNABLE = ("budget_tokens",)
 
 # Neither the seeds of the quick setting, which a tuned policy may be scored on, nor official ones.
 TUNING_SEEDS = tuple(DEV_SEEDS[5:8])
-
-# Runs that tell whether a policy works at all.
-_PROBES = 2
 
 
 def scenario_job(scenario: str, track: str, how: ScenarioSetting, settings: Mapping[str, object]) -> Job:
@@ -47,8 +44,8 @@ def capacity_task(how: ScenarioSetting, settings: Mapping[str, object]) -> Task:
 
 def drift_task(how: ScenarioSetting, settings: Mapping[str, object]) -> Task:
     """Run every seed at the one rate, unless the policy fails on the first ones already."""
-    ran = yield Wish(how.start_rps, how.seeds[:_PROBES])
-    rest = how.seeds[_PROBES:]
+    ran = yield Wish(how.start_rps, how.seeds[:PROBES])
+    rest = how.seeds[PROBES:]
     if all(cell.failed is not None for cell in ran):
         why = f"not run, since the first {len(ran)} failed"
         ran = ran + [Ran(rate_rps=how.start_rps, seed=seed, failed=why) for seed in rest]

@@ -1,6 +1,6 @@
 """What a verification found, as `verified.json` keeps it and as a reader wants it told."""
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -8,8 +8,12 @@ from typing import Any
 
 from pacer_gym.errors import PacerError
 from pacer_gym.leaderboard.lockdown import IN_FORCE
+from pacer_gym.leaderboard.plain_json import is_number, is_whole, read_plain
+from pacer_gym.leaderboard.results_schema import Check, ResultsError, is_text, require
 from pacer_gym.leaderboard.submission import VERIFIED_FILE
+from pacer_gym.leaderboard.texts import is_line
 from pacer_gym.scoring.export import to_json, write_whole
+from pacer_gym.workloads.scenarios import SCENARIOS
 
 SCHEMA_VERSION = 1
 
@@ -114,16 +118,33 @@ class Verdict:
             If it is something else.
         """
         try:
-            told: dict[str, Any] = json.loads(text)
-            exact = told.pop("exact")
-            version, verdict = told.pop("schema_version"), told.pop("verdict")
-            fresh = {name: _fresh(runs) for name, runs in told.pop("fresh").items()}
-            read = cls(**told | {"reasons": tuple(told["reasons"]), "fresh": fresh, **exact})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            told = read_plain(text)
+            require("the verdict", told, _VERDICT)
+            require("exact", told["exact"], _EXACT)
+            for name, runs in told["fresh"].items():
+                require(f"fresh.{name}", runs, _FRESH)
+        except (ValueError, ResultsError) as error:
             raise PacerError(f"this is no verdict: {error}") from None
-        if version != SCHEMA_VERSION or (verdict == "verified") is not read.is_verified:
+        read = cls(
+            date=told["date"],
+            package_version=told["package_version"],
+            suite_sha256=told["suite_sha256"],
+            results_sha256=told["results_sha256"],
+            **told["exact"],
+            fresh={name: _fresh(runs) for name, runs in told["fresh"].items()},
+            reasons=tuple(told["reasons"]),
+            isolation=told["isolation"],
+        )
+        if told["verdict"] != ("verified" if read.is_verified else "refused") or not read._agrees():
             raise PacerError(f"this is no verdict of schema {SCHEMA_VERSION} that agrees with itself")
         return read
+
+    def _agrees(self) -> bool:
+        """Whether the numbers are those of such a verdict: one that is favourable rests on runs."""
+        if not 0 <= self.equal <= self.cells:
+            return False
+        inside = all(runs.inside for runs in self.fresh.values())
+        return not self.is_verified or bool(self.equal == self.cells > 0 and self.fresh and inside)
 
     def write(self, folder: Path) -> Path:
         """Write `verified.json` into an entry's folder, whole or not at all."""
@@ -154,6 +175,44 @@ class Verdict:
         for name, told in self.missing.items():
             lines.append(f"warning: the policy ran without {name}: {told}")
         return "\n".join(lines)
+
+
+def _is_date(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII) is not None
+
+
+def _is_sha256(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, str) and len(value) > 0 and is_line(value, LONGEST_REASON)
+
+
+LONGEST_REASON = 2000
+_VERDICT: Mapping[str, Check] = {
+    "schema_version": lambda value: value == SCHEMA_VERSION,
+    "verdict": lambda value: value in ("verified", "refused"),
+    "date": _is_date,
+    "package_version": is_text,
+    "suite_sha256": is_text,
+    "results_sha256": _is_sha256,
+    "exact": lambda value: isinstance(value, dict),
+    "fresh": lambda value: isinstance(value, dict) and set(value) <= set(SCENARIOS),
+    "reasons": lambda value: isinstance(value, list) and all(map(_is_reason, value)),
+    "isolation": lambda value: (
+        isinstance(value, dict) and all(is_text(name) and is_text(told) for name, told in value.items())
+    ),
+}
+_EXACT: Mapping[str, Check] = {"cells": is_whole, "equal": is_whole}
+_FRESH: Mapping[str, Check] = {
+    "rate_rps": is_number,
+    "seeds": lambda value: isinstance(value, list) and bool(value) and all(map(is_whole, value)),
+    "claimed": is_number,
+    "found": is_number,
+    "interval": lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_number, value)),
+    "inside": lambda value: isinstance(value, bool),
+}
 
 
 def _fresh(told: Mapping[str, Any]) -> FreshRuns:

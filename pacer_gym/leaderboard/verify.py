@@ -8,18 +8,29 @@ to expect.  All the while the policy sits in a process of its own and is shown v
 import datetime
 import hashlib
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pacer_gym.leaderboard.choice import choose_claims
 from pacer_gym.leaderboard.claims import Claim, check_claims, claims_of, setting_of
-from pacer_gym.leaderboard.fresh import LONG_S, claimed_at_capacity, draw_seeds, fresh_reasons, judge_fresh
+from pacer_gym.leaderboard.fresh import (
+    LONG_S,
+    claimed_at_capacity,
+    draw_seeds,
+    failures_on_new_seeds,
+    fresh_reasons,
+    joint_reasons,
+    judge_fresh,
+    reference_seeds,
+)
 from pacer_gym.leaderboard.isolation import check_fences
 from pacer_gym.leaderboard.lockdown import IN_FORCE, Limits
 from pacer_gym.leaderboard.rerun import Ran, Run, VerifyProgress, check_untouched, run_isolated
 from pacer_gym.leaderboard.results import Results, read_results
 from pacer_gym.leaderboard.submission import RESULTS_FILE, Submission, SubmissionError
 from pacer_gym.leaderboard.suite import Setting
-from pacer_gym.leaderboard.verdict import FreshRuns, Verdict
+from pacer_gym.leaderboard.texts import as_line
+from pacer_gym.leaderboard.verdict import LONGEST_REASON, FreshRuns, Verdict
 from pacer_gym.provenance import package_version
 
 
@@ -28,7 +39,7 @@ def verify(
     *,
     seed: int | None = None,
     cells: int = 30,
-    fresh_seeds: int = 4,
+    fresh_seeds: int = 6,
     setting: Setting | None = None,
     limits: Limits | None = None,
     require_isolation: bool = False,
@@ -46,7 +57,7 @@ def verify(
         so by default the system's entropy does.
     cells : int, default=30
         Runs to run again, at least one a scenario.
-    fresh_seeds : int, default=4
+    fresh_seeds : int, default=6
         New seeds for each scenario; fewer where runs are long.
     setting : Setting, optional
         How the results must have been made; by default the one that they name.
@@ -97,8 +108,8 @@ class Verification:
         Reasons to refuse it that show without a run; nothing is run then.
     claims : tuple of Claim
         Runs to run again.
-    fresh : tuple of Run
-        Runs on new seeds.
+    fresh, reference : tuple of Run
+        Runs on new seeds: at the claimed capacity, and at the rate that all policies share.
     setting, limits, require_isolation
         As `verify` takes them.
     """
@@ -109,6 +120,7 @@ class Verification:
     contradictions: tuple[str, ...]
     claims: tuple[Claim, ...]
     fresh: tuple[Run, ...]
+    reference: tuple[Run, ...]
     setting: Setting
     limits: Limits
     require_isolation: bool
@@ -118,7 +130,7 @@ class Verification:
         again = [self._run_again(claim) for claim in self.claims]
         ran = run_isolated(
             self.submission.policy_reference,
-            [*again, *self.fresh],
+            [*again, *self.fresh, *self.reference],
             limits=self.limits,
             require_isolation=self.require_isolation,
             n_jobs=n_jobs,
@@ -128,12 +140,16 @@ class Verification:
         reasons = [*self.contradictions, *(told for told in compared if told is not None)]
         judged: dict[str, FreshRuns] = {}
         names = dict.fromkeys(run.scenario for run in self.fresh)
-        fresh = list(zip(self.fresh, ran[len(self.claims) :], strict=True))
+        fresh = _by_scenario(self.fresh, ran[len(again) :])
+        reference = _by_scenario(self.reference, ran[len(again) + len(self.fresh) :])
+        entries = self.results.scenarios
         for name in names:
-            own = [(run, found) for run, found in fresh if run.scenario == name]
-            seeds, found = [run.seed for run, _ in own], [found for _, found in own]
-            judged[name] = judge_fresh(self.results.scenarios[name], seeds, found, len(names))
-            reasons += fresh_reasons(name, judged[name], found)
+            seeds = [run.seed for run in self.fresh if run.scenario == name]
+            judged[name] = judge_fresh(entries[name], seeds, fresh[name], len(names))
+            reasons += fresh_reasons(name, judged[name], fresh[name])
+        for name, found in reference.items():
+            reasons += failures_on_new_seeds(name, entries[name]["reference"]["rate_rps"], found)
+        reasons += joint_reasons(entries, fresh, reference)
         return Verdict(
             date=datetime.datetime.now(datetime.UTC).date().isoformat(),
             package_version=package_version("pacer-gym"),
@@ -142,7 +158,7 @@ class Verification:
             cells=len(self.claims),
             equal=compared.count(None),
             fresh=judged,
-            reasons=tuple(reasons),
+            reasons=tuple(as_line(reason, LONGEST_REASON) for reason in reasons),
             isolation=_weakest([found.isolation for found in ran]),
         )
 
@@ -163,7 +179,7 @@ def prepare_verification(
     *,
     seed: int | None = None,
     cells: int = 30,
-    fresh_seeds: int = 4,
+    fresh_seeds: int = 6,
     setting: Setting | None = None,
     limits: Limits | None = None,
     require_isolation: bool = False,
@@ -187,12 +203,19 @@ def prepare_verification(
     chooser = random.SystemRandom() if seed is None else random.Random(seed)
     claims: list[Claim] = []
     fresh: list[Run] = []
+    reference: list[Run] = []
     # Runs of another policy, or on another suite, would tell nothing.
     if not contradictions:
         long = {name for name, how in setting.scenarios.items() if how.horizon_s > LONG_S}
         claims = choose_claims(claims_of(results, setting), cells, chooser, once=long)
         drawn = draw_seeds(setting, fresh_seeds, chooser)
-        fresh = [run for name, seeds in drawn.items() for run in _fresh_runs(results, setting, name, seeds)]
+        for name, seeds in drawn.items():
+            entry = results.scenarios[name]
+            fresh += _fresh_runs(results, setting, name, claimed_at_capacity(entry)[0], seeds)
+            # Where nothing is claimed of that rate there is nothing to compare: its policy gets nowhere.
+            if entry["kind"] == "capacity" and any(entry["reference"]["by_seed"]["itl_p99_s"]):
+                few = reference_seeds(setting.scenarios[name], seeds)
+                reference += _fresh_runs(results, setting, name, entry["reference"]["rate_rps"], few)
     return Verification(
         submission=submission,
         results=results,
@@ -200,44 +223,17 @@ def prepare_verification(
         contradictions=tuple(contradictions),
         claims=tuple(claims),
         fresh=tuple(fresh),
+        reference=tuple(reference),
         setting=setting,
         limits=limits or Limits(),
         require_isolation=require_isolation,
     )
 
 
-def choose_claims(
-    claims: Sequence[Claim], count: int, chooser: random.Random, *, once: Collection[str] = ()
-) -> list[Claim]:
-    """Draw runs to run again: one that decides in every scenario, then any.
-
-    Parameters
-    ----------
-    claims : sequence of Claim
-        All runs.  One that is claimed to have failed counts 0 and is left alone.
-    count : int
-        How many to draw, if there are as many.
-    chooser : random.Random
-        Draws them.
-    once : collection of str
-        Scenarios whose runs are so long that one must do.
-
-    Returns
-    -------
-    list of Claim
-    """
-    candidates = [claim for claim in claims if not claim.failed]
-    chosen = []
-    for name in dict.fromkeys(claim.scenario for claim in candidates):
-        own = [claim for claim in candidates if claim.scenario == name]
-        chosen.append(chooser.choice([claim for claim in own if claim.decides] or own))
-    taken = {id(claim) for claim in chosen}
-    rest = [claim for claim in candidates if id(claim) not in taken and claim.scenario not in once]
-    return chosen + chooser.sample(rest, min(max(count - len(chosen), 0), len(rest)))
-
-
 def difference(claim: Claim, found: Ran) -> str | None:
     """Say in which number a run differs from what is claimed of it, if it does."""
+    if claim.failed:
+        return None if found.metrics is None else f"{claim}: runs, though the results say that it failed"
     if found.metrics is None:
         return f"{claim}: failed, though the results say otherwise: {found.failed}"
     for name, told in claim.numbers.items():
@@ -246,19 +242,27 @@ def difference(claim: Claim, found: Ran) -> str | None:
     return None
 
 
-def _fresh_runs(results: Results, setting: Setting, name: str, seeds: Sequence[int]) -> Iterator[Run]:
-    entry = results.scenarios[name]
-    rate_rps, _ = claimed_at_capacity(entry)
+def _fresh_runs(
+    results: Results, setting: Setting, name: str, rate_rps: float, seeds: Sequence[int]
+) -> Iterator[Run]:
     for seed in seeds:
         yield Run(
             scenario=name,
-            settings=entry["settings"],
+            settings=results.scenarios[name]["settings"],
             rate_rps=rate_rps,
             seed=seed,
             how=setting.scenarios[name],
             track=results.track,
             is_fresh=True,
         )
+
+
+def _by_scenario(runs: Sequence[Run], ran: Sequence[Ran]) -> dict[str, list[Ran]]:
+    """What became of runs, which may be followed by others."""
+    found: dict[str, list[Ran]] = {run.scenario: [] for run in runs}
+    for run, outcome in zip(runs, ran, strict=False):
+        found[run.scenario].append(outcome)
+    return found
 
 
 def _weakest(told: Sequence[Mapping[str, str]]) -> dict[str, str]:

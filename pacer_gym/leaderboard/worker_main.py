@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from pacer_gym.leaderboard.cells import run_cell
 from pacer_gym.leaderboard.identity import package_identity
 from pacer_gym.leaderboard.suite import ScenarioSetting
+from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.timing import decision_us
 from pacer_gym.policy import Policy, load_policy
 from pacer_gym.workloads.scenarios import Scenario, load_scenario
@@ -67,8 +68,7 @@ def _serve(request: Mapping[str, Any], answers: TextIO) -> None:
             metrics = _run(request, scenario, setting, rate_rps, seed, answers)
         # A stranger's policy may raise anything; all of it is the cell's failure and nobody else's.
         except BaseException as error:
-            failed = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            failed = " ".join(failed.split())[:_LONGEST_MESSAGE]
+            failed = as_line(_told(error), _LONGEST_MESSAGE)
             memory = isinstance(error, MemoryError)
             _answer(answers, position=position, failed=failed, spoiled=memory)
             if memory:
@@ -95,6 +95,16 @@ def _run(
     if request["timed"]:
         return decision_us(policy, scenario, rate_rps, seed, setting, alive=alive)
     return run_cell(policy, scenario, rate_rps, seed, setting, alive=alive)
+
+
+def _told(error: BaseException) -> str:
+    """What an exception has to say; one whose text cannot be had is told by its name."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except BaseException as again:
+        return f"{name}, and {type(again).__name__} when asked for its text"
+    return f"{name}: {said}" if said else name
 
 
 def _answer(answers: TextIO, **message: object) -> None:

@@ -222,7 +222,7 @@ def to_json(value: object) -> str:
 def write_whole(path: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` make a file or folder beside `path`, then move it there in one step.
 
-    An interrupt or a full disk leaves what was there before, and nothing else.
+    Whatever fails leaves what was there before.  A file never replaces a folder, nor a folder a file.
     """
     # While a folder is being replaced, a path that leads through it ("run/../run") leads nowhere.
     path = path.resolve()
@@ -231,6 +231,8 @@ def write_whole(path: Path, fill: Callable[[Path], None]) -> None:
     former = path.with_name(f".{path.stem}.{os.getpid()}.former{path.suffix}")
     with _removed(partial), _removed(former):
         fill(partial)
+        if path.exists() and path.is_dir() is not partial.is_dir():
+            raise FileExistsError(f"{path} is a {'folder' if path.is_dir() else 'file'}; move it away")
         if path.is_dir():
             path.rename(former)  # a folder cannot be renamed over another that holds something
         try:

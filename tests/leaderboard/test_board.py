@@ -176,7 +176,8 @@ def test_results_that_nothing_can_be_drawn_of_are_an_error_that_names_the_scenar
     else:
         found[name]["curve"] = {"rates_rps": [], "seeds": [], "attainment": []}
     made_submission(tmp_path, "mine", results=results)
-    with pytest.raises(BoardError, match=f"something else under {name} than score writes"):
+    told = r"tiers\.curve\.rates_rps cannot be" if name == "tiers" else f"something else under {name} than"
+    with pytest.raises(PacerError, match=told):
         read(tmp_path)
 
 

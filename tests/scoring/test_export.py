@@ -119,6 +119,26 @@ def test_an_interrupt_while_writing_leaves_what_was_there(tmp_path, interruption
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_never_takes_the_place_of_a_folder_nor_a_folder_of_a_file(tmp_path, linked):
+    folder, file = tmp_path / "precious", tmp_path / "note.txt"
+    folder.mkdir()
+    (folder / "cat.jpg").write_bytes(b"cat")
+    file.write_text("mine")
+    if linked:
+        for target in (folder, file):
+            target.with_name(f"to-{target.name}").symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    prefix = "to-" if linked else ""
+    with pytest.raises(FileExistsError, match="is a folder; move it away"):
+        write_whole(tmp_path / f"{prefix}precious", lambda partial: partial.write_text("{}"))
+    with pytest.raises(FileExistsError, match=r"is a file; move it away"):
+        write_whole(tmp_path / f"{prefix}note.txt", lambda partial: partial.mkdir())
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (folder / "cat.jpg").read_bytes() == b"cat"
+    assert file.read_text() == "mine"
+
+
 def test_an_unknown_format_is_refused_with_those_there_are(record, tmp_path):
     with pytest.raises(ValueError, match=re.escape("one of parquet, csv, got 'xlsx'")):
         write_record(record, tmp_path / "run", table_format="xlsx")
