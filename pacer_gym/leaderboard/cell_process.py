@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from pacer_gym.leaderboard.batch import Batch, CellOutcome, WorkerError
+from pacer_gym.leaderboard.plain_json import is_number, is_whole
+from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.worker_main import describe_end
 
 _WORKER = "pacer_gym.leaderboard.worker_main"
 # A library that spreads over all cores would take them from the cells beside it, and sum in another order.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _XCPU = 24
+_LONGEST_MESSAGE = 300
 _LOOK_S = 0.5
 # What one look at the clock may count for, so that a suspended machine is nobody's fault.
 _LONGEST_TICK_S = 1.0
@@ -73,8 +76,11 @@ class CellProcess:
         outcomes: list[CellOutcome] = []
         for line in lines:
             try:
-                message = json.loads(line)
-            except ValueError:  # the policy has found the pipe
+                message = json.loads(line)  # nan and inf are numbers of a run
+                fits = self._fits(message)
+            except (ValueError, RecursionError):
+                fits = False
+            if not fits:  # the policy has found the pipe
                 self._kill()
                 return outcomes + self._retry("its process wrote what only the worker may")
             outcomes += self._take(message)
@@ -129,6 +135,22 @@ class CellProcess:
             env=environment,
         )
 
+    def _fits(self, message: Any) -> bool:
+        """Whether it is what the worker says next: a cell begins, lives and ends, in the order asked for."""
+        if self._batch is None or not isinstance(message, dict):
+            return False
+        if self._begun is None:
+            if "begun" in message:
+                asked = self._asked[len(self._asked) - len(self._left)] if self._left else None
+                place = message["begun"]
+                return is_whole(place) and 0 <= place < len(self._asked) and self._asked[place] == asked
+            return ("done" in message and not self._left) or isinstance(message.get("unusable"), str)
+        if "alive" in message:
+            return is_number(message["alive"])
+        if "failed" in message:
+            return isinstance(message["failed"], str)
+        return isinstance(message.get("metrics"), dict)
+
     def _take(self, message: Mapping[str, Any]) -> list[CellOutcome]:
         self._silent_s = 0.0
         if "begun" in message:
@@ -138,16 +160,16 @@ class CellProcess:
             self._alive = True
             return []
         if "unusable" in message:
-            raise WorkerError(message["unusable"])
+            raise WorkerError(as_line(message["unusable"], _LONGEST_MESSAGE))
         if "done" in message:
             self._batch = None
             return []
         if message.get("spoiled"):
             self._kill()
-            return self._retry(message["failed"])
+            return self._retry(as_line(message["failed"], _LONGEST_MESSAGE))
         assert self._begun is not None
         outcome = CellOutcome(
-            position=self._begun, metrics=message.get("metrics"), failed=message.get("failed")
+            position=self._begun, metrics=message.get("metrics"), failed=_line(message.get("failed"))
         )
         self._finish_cell()
         return [outcome]
@@ -211,6 +233,10 @@ class CellProcess:
                 with suppress(BrokenPipeError):  # what was not sent is of no use any more
                     stream.close()
         self._child = None
+
+
+def _line(told: str | None) -> str | None:
+    return None if told is None else as_line(told, _LONGEST_MESSAGE)
 
 
 def wait_for(processes: list[CellProcess]) -> list[tuple[CellProcess, list[CellOutcome]]]:

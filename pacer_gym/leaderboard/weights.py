@@ -7,7 +7,9 @@ whatever name.  ``.npz`` is read with pickles forbidden, ``.safetensors`` by its
 import json
 import math
 import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,20 @@ _DTYPE_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
     "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8,
 }  # fmt: skip
+# Whatever zipfile, zlib and numpy raise of a damaged or encrypted archive, or a header that lies.
+_DAMAGED = (
+    ValueError,
+    EOFError,
+    ArithmeticError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    KeyError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+)
 _LENGTH = struct.Struct("<Q")
 _LONGEST_HEADER = 100_000_000
 
@@ -90,7 +106,7 @@ def _check_npz(path: Path, cure: str) -> None:
             for name in arrays.files:
                 if arrays[name].dtype.kind not in "biufc":
                     raise WeightsError(f"{path.name}: {name} holds {arrays[name].dtype}, not numbers; {cure}")
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+    except _DAMAGED as error:
         if isinstance(error, WeightsError):
             raise
         raise WeightsError(f"{path.name}: {error}; {cure}") from None

@@ -164,3 +164,14 @@ def test_another_version_elsewhere_is_no_fault_of_the_policy():
 def test_limits_refuse_nonsense():
     with pytest.raises(ValueError, match="wall_s must be above 0"):
         Limits(wall_s=0.0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["1", "[1]", '{"begun": 999}', '{"done": 1}', '{"metrics": 3}', '{"unusable": "\\x1b[2J"}', "[" * 9999],
+)
+def test_what_the_worker_would_not_say_next_is_not_believed(process, tmp_path, said):
+    write = f"os.write(fd, {said!r}.encode() + b'\\n')"
+    line = f"if self.steps == 41: [{write} for fd in range(3, 20) if is_open(fd)]"
+    (outcome,) = run_all(process, policy_file(tmp_path, line, before=IS_OPEN), cells=((RATE_RPS, 1),))
+    assert outcome.failed == "its process wrote what only the worker may"
