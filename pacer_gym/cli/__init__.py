@@ -18,6 +18,7 @@ from pacer_gym.cli.calibrate import calibrate
 from pacer_gym.cli.capacity import find_policy_capacity
 from pacer_gym.cli.common import UserMistake, one_line
 from pacer_gym.cli.compare import compare
+from pacer_gym.cli.compose import profile_commands
 from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
 from pacer_gym.cli.merge import merge_parts
 from pacer_gym.cli.run import run_policy
@@ -59,6 +60,7 @@ app.command(
 app.command(
     "calibrate", epilog="Example: pacer-gym calibrate --model path/to/model --minutes 10 --out my-engine.json"
 )(calibrate)
+app.add_typer(profile_commands, name="profile")
 app.command("policies", epilog="Example: pacer-gym policies --json")(list_policies)
 app.command("scenarios", epilog="Example: pacer-gym scenarios")(list_scenarios)
 app.command("profiles", epilog="Example: pacer-gym profiles")(list_profiles)

@@ -6,6 +6,7 @@ import numpy as np
 
 from pacer_gym.compiled import njit
 from pacer_gym.engine.state import CHUNK_ID, CHUNK_TOKENS, COMPUTED_TOKENS, Tables
+from pacer_gym.latency.attention_table import attention_s
 from pacer_gym.latency.features import write_features
 from pacer_gym.latency.step_time import mean_step_s
 
@@ -24,6 +25,8 @@ class Truth(NamedTuple):
     batch_buckets : (n_buckets,) np.ndarray of int64
     flop_per_pair, kv_bytes_per_token : int
         The model's shape, as the features need it.
+    decode_attention, prefill_attention : (n, m) np.ndarray of float64
+        Attention time by table, or (0, 0) where the coefficients tell it.
     drift_time_s, drift_factor : (n_lanes, n_points) np.ndarray of float64
         One drift table a lane, padded with inf times.
     """
@@ -35,6 +38,8 @@ class Truth(NamedTuple):
     batch_buckets: np.ndarray
     flop_per_pair: int
     kv_bytes_per_token: int
+    decode_attention: np.ndarray
+    prefill_attention: np.ndarray
     drift_time_s: np.ndarray
     drift_factor: np.ndarray
 
@@ -63,6 +68,8 @@ def step_time_s(t: Tables, truth: Truth, lane: int) -> float:
         truth.batch_buckets,
     )
     mean_s = mean_step_s(features, truth.knot_tokens, truth.knot_s, truth.coefficients)
+    if truth.decode_attention.shape[0] > 0:
+        mean_s += attention_s(features, row.step_decodes, truth.decode_attention, truth.prefill_attention)
     residual = truth.residuals[row.residual_cursor]
     row.residual_cursor = (row.residual_cursor + 1) % truth.residuals.shape[0]
     return mean_s * residual * _drift_factor(t, truth, lane)

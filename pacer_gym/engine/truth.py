@@ -24,6 +24,8 @@ def make_truth(profile: Profile, drifts: list[DriftTable]) -> Truth:
         batch_buckets=profile.batch_buckets,
         flop_per_pair=int(profile.model.attention_flop_per_pair),
         kv_bytes_per_token=int(profile.model.kv_bytes_per_token),
+        decode_attention=profile.truth.decode_attention,
+        prefill_attention=profile.truth.prefill_attention,
         drift_time_s=time_s,
         drift_factor=factor,
     )

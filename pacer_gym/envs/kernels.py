@@ -20,7 +20,7 @@ def act_flat(
     lane: int, prefill_tokens: int, order_kind: int, out: np.ndarray, *arrays: Any
 ) -> tuple[float, int, int, bool, int, int]:
     """`act_lane` for `(*tables, *truth, *agent)`, which is quicker to call."""
-    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
+    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:20]), Agent(*arrays[20:])
     return act_lane(t, truth, agent, lane, lane, prefill_tokens, order_kind, out)
 
 
@@ -30,7 +30,7 @@ def order_flat(lane: int, prefill_tokens: int, order_kind: int, *arrays: Any) ->
 
     Arrays as `act_flat` takes them.
     """
-    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
+    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:20]), Agent(*arrays[20:])
     return _write_order(t, truth, agent, lane, lane, prefill_tokens, order_kind)
 
 
@@ -43,7 +43,7 @@ def observe_flat(lane: int, out: np.ndarray, *arrays: Any) -> int:
     int
         Prompt tokens left to compute.
     """
-    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:18]), Agent(*arrays[18:])
+    t, truth, agent = Tables(*arrays[:9]), Truth(*arrays[9:20]), Agent(*arrays[20:])
     remember_lane(t, agent, lane)
     return observe_lane(t, truth, agent, lane, lane, out)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.errors import ProfileError, did_you_mean
+from pacer_gym.latency.attention_table import table_from_json, table_to_json
 from pacer_gym.latency.features import FEATURE_NAMES, ModelShape, batch_bucket_array
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.schema import (
@@ -30,6 +31,8 @@ from pacer_gym.latency.schema import (
 from pacer_gym.latency.step_time import StepTime
 
 SCHEMA_VERSION = 1
+TABLES_VERSION = 2
+"""Schema of profiles whose truth has tables of attention; all others keep the first."""
 PROVENANCE_KEYS = ("command", "date", "engine", "fit_error_percent", "hardware", "num_steps")
 """What every profile must say about where it came from; more is welcome."""
 
@@ -43,6 +46,8 @@ _KEYS = (
     "truth",
     "offline_fit",
 )
+_CURVE = ("knot_tokens", "knot_s", "coefficients", "residuals")
+_TABLES = ("decode_attention", "prefill_attention")
 _SHIPPED = Path(__file__).parent / "profiles"
 
 
@@ -88,10 +93,15 @@ class Profile:
     calibration_ratios: np.ndarray
 
     def __post_init__(self) -> None:
-        if self.schema_version != SCHEMA_VERSION:
+        if self.schema_version not in (SCHEMA_VERSION, TABLES_VERSION):
             raise ProfileError(
                 f"profile {self.name!r} has schema version {self.schema_version}, this release reads "
-                f"{SCHEMA_VERSION}; build it again, or use the release that wrote it"
+                f"{SCHEMA_VERSION} and {TABLES_VERSION}; build it again, or use the release that wrote it"
+            )
+        if self.truth.has_tables != (self.schema_version == TABLES_VERSION):
+            raise ProfileError(
+                f"profile {self.name!r}: a truth with tables of attention has schema version "
+                f"{TABLES_VERSION}, and one without has {SCHEMA_VERSION}; got {self.schema_version}"
             )
         check_profile_name(self.name)
         missing = [key for key in PROVENANCE_KEYS if key not in self.provenance]
@@ -132,6 +142,11 @@ class Profile:
                 "knot_s": truth.knot_s.tolist(),
                 "coefficients": name_coefficients(truth.coefficients),
                 "residuals": truth.residuals.tolist(),
+                **(
+                    {name: table_to_json(getattr(truth, name)) for name in _TABLES}
+                    if truth.has_tables
+                    else {}
+                ),
             },
             "offline_fit": {
                 "coefficients": name_coefficients(self.coefficients),
@@ -147,7 +162,7 @@ class Profile:
         Parameters
         ----------
         text : str
-            JSON of schema version `SCHEMA_VERSION`.
+            JSON of schema version `SCHEMA_VERSION` or `TABLES_VERSION`.
 
         Returns
         -------
@@ -161,17 +176,19 @@ class Profile:
         data = read_object(text, "profile")
         # The version first: another one would only show as a heap of unknown keys.
         version = data.get("schema_version")
-        if version != SCHEMA_VERSION:
+        if version not in (SCHEMA_VERSION, TABLES_VERSION):
             raise ProfileError(
-                f"schema_version must be {SCHEMA_VERSION}, got {version!r}; build the profile again, or use "
-                "the release that wrote it"
+                f"schema_version must be {SCHEMA_VERSION} or {TABLES_VERSION}, got {version!r}; build the "
+                "profile again, or use the release that wrote it"
             )
         require_object(data, "profile", _KEYS)
-        truth = require_object(data["truth"], "truth", StepTime.__slots__)
+        tables = _TABLES if version == TABLES_VERSION else ()
+        truth = require_object(data["truth"], "truth", (*_CURVE, *tables))
         offline = require_object(data["offline_fit"], "offline_fit", ("coefficients", "calibration_ratios"))
         try:
             return cls(
                 name=data["name"],
+                schema_version=version,
                 provenance=require_object(data["provenance"], "provenance"),
                 model=ModelShape(**whole_numbers(data["model"], "model", ModelShape.__slots__)),
                 limits=EngineLimits(**whole_numbers(data["limits"], "limits", EngineLimits.__slots__)),
@@ -181,6 +198,7 @@ class Profile:
                     knot_s=number_list(truth["knot_s"], "knot_s"),
                     coefficients=order_coefficients(truth["coefficients"], "truth"),
                     residuals=number_list(truth["residuals"], "residuals"),
+                    **{name: table_from_json(truth[name], name) for name in tables},
                 ),
                 coefficients=order_coefficients(offline["coefficients"], "offline_fit"),
                 calibration_ratios=number_list(offline["calibration_ratios"], "calibration_ratios"),

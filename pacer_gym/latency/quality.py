@@ -111,7 +111,7 @@ def measurement_quality(
         raise ValueError(f"judging a measurement takes at least {_MIN_STEPS} steps, got {len(table)}")
     from scipy.stats import mannwhitneyu
 
-    mean_s = profile.truth.mean_s(step_features(table, profile.model, profile.batch_buckets))
+    mean_s = profile.truth.mean_s(step_features(table, profile.model, profile.batch_buckets), table.decodes)
     ratios = table.step_s / mean_s
     ratios /= np.median(ratios)
     blocks = [float(np.median(block)) for block in np.array_split(ratios, 3 * _BLOCKS_A_THIRD)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pacer_gym.latency.attention_table import slower_table
 from pacer_gym.latency.features import StepTable, step_features
 from pacer_gym.latency.fitting import round_significant
 from pacer_gym.latency.profiles import Profile
@@ -118,6 +119,8 @@ def scaled_profile(profile: Profile, ratio: float, *, offline_fit: bool = False)
         profile.truth,
         knot_s=round_significant(profile.truth.knot_s * ratio),
         coefficients=round_significant(profile.truth.coefficients * ratio),
+        decode_attention=slower_table(profile.truth.decode_attention, ratio),
+        prefill_attention=slower_table(profile.truth.prefill_attention, ratio),
     )
     return replace(
         profile,

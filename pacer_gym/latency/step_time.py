@@ -6,11 +6,12 @@ for weights, and the noise is what was measured, replayed in order, since step
 times have heavy tails and come in slow stretches that no drawn noise would have.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pacer_gym.compiled import njit
+from pacer_gym.latency.attention_table import NO_TABLE, attention_s, check_table
 from pacer_gym.latency.features import FEATURE_NAMES
 from pacer_gym.latency.fitting import check_features, check_training_data, relative_nnls
 
@@ -31,11 +32,14 @@ class StepTime:
         Seconds per unit of each feature; 0 for the first two, which the curve holds.
     residuals : (m,) np.ndarray of float64
         Measured / mean step time, in the order of measurement.
+    decode_attention, prefill_attention : (n, m) np.ndarray of float64
+        Attention time by count and work, as `attention_table` describes it; (0, 0), which is the default,
+        where the coefficients tell it.
 
     Raises
     ------
     ValueError
-        If the curve or a coefficient could make a larger step shorter, a residual is
+        If the curve, a coefficient or a table could make a larger step shorter, a residual is
         not positive, or shapes do not fit.
     """
 
@@ -43,6 +47,8 @@ class StepTime:
     knot_s: np.ndarray
     coefficients: np.ndarray
     residuals: np.ndarray
+    decode_attention: np.ndarray = field(default_factory=lambda: NO_TABLE)
+    prefill_attention: np.ndarray = field(default_factory=lambda: NO_TABLE)
 
     def __post_init__(self) -> None:
         for name in ("knot_tokens", "knot_s", "coefficients", "residuals"):
@@ -69,6 +75,15 @@ class StepTime:
             )
         if self.residuals.size == 0 or not (self.residuals > 0.0).all():
             raise ValueError("residuals must be one or more positive ratios")
+        for name in ("decode_attention", "prefill_attention"):
+            object.__setattr__(self, name, check_table(getattr(self, name), name))
+        if (self.decode_attention.size == 0) != (self.prefill_attention.size == 0):
+            raise ValueError("give a table of attention for decodes and one for prompts, or none")
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether attention is told by tables, not by coefficients."""
+        return self.decode_attention.size > 0
 
     @classmethod
     def fit(cls, features: np.ndarray, step_s: np.ndarray, knots: np.ndarray | None = None) -> "StepTime":
@@ -120,21 +135,36 @@ class StepTime:
         mean_s = _mean_rows(matrix, knot_tokens, knot_s, coefficients)
         return cls(knot_tokens, knot_s, coefficients, times / mean_s)
 
-    def mean_s(self, features: np.ndarray) -> np.ndarray:
+    def mean_s(self, features: np.ndarray, decodes: np.ndarray | None = None) -> np.ndarray:
         """Mean step times, before residuals and drift.
 
         Parameters
         ----------
         features : (n_steps, 7) array_like
             One row a step, in the order of `FEATURE_NAMES`.
+        decodes : (n_steps,) array_like of int, optional
+            Requests of each step that got a decode token, which tables of attention are read by.
 
         Returns
         -------
         (n_steps,) np.ndarray of float64
             Seconds.
+
+        Raises
+        ------
+        ValueError
+            If there are tables, and no `decodes` or not one a step.
         """
         matrix = check_features(features)
-        return np.asarray(_mean_rows(matrix, self.knot_tokens, self.knot_s, self.coefficients))
+        mean_s = np.asarray(_mean_rows(matrix, self.knot_tokens, self.knot_s, self.coefficients))
+        if self.has_tables:
+            counts = np.asarray(-1 if decodes is None else decodes, dtype=np.int64)
+            if counts.shape != mean_s.shape:
+                raise ValueError(
+                    f"attention by table takes the decodes of {mean_s.size} steps, got {decodes}"
+                )
+            mean_s += _attention_rows(matrix, counts, self.decode_attention, self.prefill_attention)
+        return mean_s
 
 
 def default_knots(gemm_tokens: np.ndarray) -> np.ndarray:
@@ -216,3 +246,14 @@ def _mean_rows(
     for i in range(features.shape[0]):
         means[i] = mean_step_s(features[i], knot_tokens, knot_s, coefficients)
     return means
+
+
+@njit(cache=True)
+def _attention_rows(
+    features: np.ndarray, decodes: np.ndarray, decode_attention: np.ndarray, prefill_attention: np.ndarray
+) -> np.ndarray:
+    """Attention time of every row."""
+    times = np.empty(features.shape[0])
+    for i in range(features.shape[0]):
+        times[i] = attention_s(features[i], decodes[i], decode_attention, prefill_attention)
+    return times

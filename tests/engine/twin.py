@@ -11,6 +11,7 @@ import numpy as np
 from pacer_gym.engine.drift import DriftTable
 from pacer_gym.engine.state import ITL_EDGES_S
 from pacer_gym.engine.view import EngineView, StepDecision, StepOutcome
+from pacer_gym.latency.attention_table import attention_s
 from pacer_gym.latency.features import write_features
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.latency.step_time import mean_step_s
@@ -266,6 +267,10 @@ class Twin:
     def _step_s(self, features: np.ndarray) -> float:
         truth = self.profile.truth
         mean_s = mean_step_s.py_func(features, truth.knot_tokens, truth.knot_s, truth.coefficients)
+        if truth.has_tables:
+            mean_s += attention_s.py_func(
+                features, self._decode_tokens(), truth.decode_attention, truth.prefill_attention
+            )
         residual = float(truth.residuals[self.residual_cursor])
         self.residual_cursor = (self.residual_cursor + 1) % truth.residuals.size
         return float(mean_s) * residual * drift_factor(self.drift, self.now_s)
