@@ -140,7 +140,7 @@ def extended(grid: Grid, tokens: int, reach: Reach) -> Grid:
     most = int(np.outer(counts, lengths)[~missing].max())
     if tokens > most:
         reach.leave(
-            f"decode attention over {tokens:,} cached tokens",
+            f"decode attention over a full KV cache of {tokens:,} tokens",
             f"at most {most:,} were measured",
             "in proportion to the tokens",
         )
