@@ -139,7 +139,7 @@ def rival_errors(name: str, step_s: np.ndarray, repeats: int) -> dict[str, Any]:
 
 def progress(name: str) -> Callable[[int], None]:
     """Tell on a line of its own how far the predictors are."""
-    return lambda done: print(f"\r{name}: {done} repeats", end="\n" * (done % 20 == 0), file=sys.stderr)
+    return lambda done: print(f"{name}: {done} repeats", file=sys.stderr)
 
 
 PAGE = """# Composed profiles
