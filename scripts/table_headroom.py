@@ -152,9 +152,9 @@ are:
 {study}
 
 In a word: with nothing but weights to read, headroom is (dense) peak / bandwidth, {ridge}. Each byte of KV
-cache read adds to it, so with dense peaks both of the study's figures hold at once where decodes read about 4 GB
-of keys and values (16 decodes of 2048 tokens, or 8 of 4096). With sparse peaks, which no dense model can
-use, the L4 would have {sparse_l4} or more everywhere.
+cache read adds to it, so with dense peaks both of the study's figures hold at once where decodes read about
+4 GB of keys and values (16 decodes of 2048 tokens, or 8 of 4096). With sparse peaks, which no dense model
+can use, the L4 would have {sparse_l4} or more everywhere.
 
 ## By measured kernels
 

@@ -5,7 +5,7 @@ The lengths, targets and decisions come from a seed; what decides how an engine 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +16,10 @@ from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.state import Tables
 from pacer_gym.engine.truth import residual_offset
 from pacer_gym.engine.view import EngineView, StepDecision, StepOutcome
+from pacer_gym.latency.attention_table import bordered
 from pacer_gym.latency.features import ModelShape
 from pacer_gym.latency.limits import EngineLimits
-from pacer_gym.latency.profiles import PROVENANCE_KEYS, Profile
+from pacer_gym.latency.profiles import PROVENANCE_KEYS, SCHEMA_VERSION, TABLES_VERSION, Profile
 from pacer_gym.latency.step_time import StepTime
 from pacer_gym.workloads.streams import spawn_streams
 from pacer_gym.workloads.workload import Workload
@@ -100,6 +101,7 @@ def plain_profile(
         step_time = StepTime(np.array([0.0, 1.0]), np.full(2, step_s), np.zeros(7), residuals)
     return Profile(
         name="hand-made",
+        schema_version=TABLES_VERSION if step_time.has_tables else SCHEMA_VERSION,
         provenance=dict.fromkeys(PROVENANCE_KEYS, "none: made by hand"),
         model=TINY_MODEL,
         limits=limits,
@@ -108,6 +110,19 @@ def plain_profile(
         coefficients=np.array([step_s, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
         calibration_ratios=np.ones(1),
     )
+
+
+def with_tables(step_time: StepTime, rng: np.random.Generator) -> StepTime:
+    """The same, and attention by tables that reach less far than steps do."""
+    work = {
+        "decode_attention": TINY_MODEL.kv_bytes_per_token,
+        "prefill_attention": 10 * TINY_MODEL.attention_flop_per_pair,
+    }
+    tables = {}
+    for name, unit in work.items():
+        seconds = rng.uniform(1e-4, 1e-2, (3, 4)).cumsum(axis=0).cumsum(axis=1)
+        tables[name] = bordered([1, 2, 4], unit * np.array([0.5, 4.0, 10.0, 30.0]), seconds)
+    return replace(step_time, **tables)
 
 
 def make_case(
@@ -158,6 +173,8 @@ def make_case(
         ttft_slo_s=ttft_slo_s,
         tpot_slo_s=tpot_slo_s,
     )
+    if seed % 3 == 0:
+        step_time = with_tables(step_time, np.random.default_rng([seed, 3]))
     buckets = np.array([1, 2, 4, 8, 16, 24], np.int64) if rng.random() < 0.5 else None
     return Case(
         workload=workload,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pacer_gym.errors import ProfileError
-from pacer_gym.latency.profiles import SCHEMA_VERSION, Profile, load_profile, profile_names
+from pacer_gym.latency.profiles import TABLES_VERSION, Profile, load_profile, profile_names
 from tests.latency.made_steps import CONFIG, SHAPE
 
 
@@ -138,10 +138,11 @@ def drop(*path):
     ("change", "message"),
     [
         (
-            put("schema_version", SCHEMA_VERSION + 1),
-            "schema_version must be 1, got 2; build the profile again",
+            put("schema_version", TABLES_VERSION + 1),
+            "schema_version must be 1 or 2, got 3; build the profile again",
         ),
-        (drop("schema_version"), "schema_version must be 1, got None"),
+        (put("schema_version", TABLES_VERSION), "missing keys: decode_attention, prefill_attention"),
+        (drop("schema_version"), "schema_version must be 1 or 2, got None"),
         (put("colour", "blue"), "unknown keys: colour; missing keys: none"),
         (drop("truth"), "missing keys: truth"),
         (put("truth", []), "truth must be a JSON object, got a list"),
