@@ -53,7 +53,7 @@ def list_scenarios(
 
 
 def list_profiles(json: JsonOption = False) -> None:
-    """List the engines whose step times were measured."""
+    """List the engines whose step times were measured, or composed from measured kernels."""
     from pacer_gym.latency.profiles import load_profile, profile_names
 
     rows = []
