@@ -114,7 +114,7 @@ def begin_lane_flat(lane: int, ttft_slo_s: float, tpot_slo_s: float, horizon_s: 
 
 @njit(cache=True)
 def _named(arrays: Any) -> tuple[Results, Tables, Truth, Agent]:
-    return Results(*arrays[:13]), Tables(*arrays[13:22]), Truth(*arrays[22:31]), Agent(*arrays[31:])
+    return Results(*arrays[:13]), Tables(*arrays[13:22]), Truth(*arrays[22:33]), Agent(*arrays[33:])
 
 
 @njit(cache=True, inline=True)

@@ -248,7 +248,7 @@ def _mean_rows(
     return means
 
 
-@njit(cache=True)
+@njit(cache=True, allocates=True)
 def _attention_rows(
     features: np.ndarray, decodes: np.ndarray, decode_attention: np.ndarray, prefill_attention: np.ndarray
 ) -> np.ndarray:
