@@ -1,0 +1,135 @@
+"""Training in rounds, each of which begins afresh, so that a killed run ends with the same weights.
+
+A round seeds every generator from the run's seed and its own number and begins new episodes in all lanes;
+at its end network, optimiser and what else the algorithm keeps are saved.  So a run that was killed and
+one that was not go the same way from the last finished round, to the last bit on one thread of a CPU.
+"""
+
+import csv
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacer_gym.baselines.scenarios import TRAIN_SEED, exam
+from pacer_gym.provenance import collect_provenance
+
+PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "sb3-contrib")
+_LANES_APART = 10_000
+
+
+def train(
+    settings: Any,
+    make: Callable[[], Any],
+    load: Callable[[Path], Any],
+    *,
+    out: Path,
+    say: Callable[[str], None] = print,
+    stop_after: int | None = None,
+) -> Any:
+    """Train an algorithm of stable-baselines3, going on where an earlier call stood.
+
+    Parameters
+    ----------
+    settings : dataclass
+        With `seed`, `steps`, `round_steps`, `num_envs` and `exam_seeds`.
+    make : callable
+        Makes the untrained model with its environment.
+    load : callable
+        Reads a model from a file and gives it an environment.
+    out : Path
+        Folder for checkpoint, curve and settings; other settings than an earlier call's are refused.
+    say : callable
+        Receives a line of progress a round.
+    stop_after : int, optional
+        Stop after so many rounds of this call, as a kill would.
+
+    Returns
+    -------
+    The trained model.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds a run with other settings.
+    """
+    import torch
+    from stable_baselines3.common.utils import set_random_seed
+
+    torch.set_num_threads(1)
+    out.mkdir(parents=True, exist_ok=True)
+    state = _state(out, settings)
+    set_random_seed(settings.seed)
+    model = load(out / "model.zip") if state["rounds"] else make()
+    if state["rounds"] and (out / "replay.pkl").exists():
+        model.load_replay_buffer(out / "replay.pkl")
+    rounds = -(-settings.steps // settings.round_steps)
+    first = state["rounds"]
+    test = exam(settings.exam_seeds) if settings.exam_seeds else None
+    for number in range(first, rounds):
+        if stop_after is not None and number - first >= stop_after:
+            break
+        started_s = time.perf_counter()
+        set_random_seed(settings.seed * _LANES_APART + number)
+        model.env.seed(TRAIN_SEED + (settings.seed * 1_000 + number) * _LANES_APART)
+        model._last_obs = None  # begins new episodes
+        # What is learned in a round ends with it: the target is counted from here.
+        model.learn(settings.round_steps, reset_num_timesteps=False, tb_log_name=out.name)
+        state["rounds"], state["algorithm"] = number + 1, type(model).__name__
+        state["train_s"] += time.perf_counter() - started_s
+        row = {"steps": model.num_timesteps, "train_s": round(state["train_s"], 1)}
+        if test is not None:
+            row |= test.attainment(_chooser(model))
+        append_row(out / "curve.csv", row)
+        _save(model, out, state)
+        mean = f", attainment {np.mean(list(row.values())[2:]):.3f}" if test is not None else ""
+        say(f"round {number + 1} of {rounds}: {row['steps']:,} steps in {state['train_s']:.0f} s{mean}")
+    return model
+
+
+def _chooser(model: Any) -> Callable[[np.ndarray, Any], np.ndarray]:
+    """The agent's best action, masked if it was trained so."""
+    if type(model).__name__ == "MaskablePPO":
+        return lambda obs, envs: model.predict(obs, deterministic=True, action_masks=envs.action_masks())[0]
+    return lambda obs, envs: model.predict(obs, deterministic=True)[0]
+
+
+def _state(out: Path, settings: Any) -> dict[str, Any]:
+    """What a folder knows of an earlier call."""
+    wanted = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
+    path = out / "state.json"
+    if path.exists():
+        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        # More steps of the same run are no other run.
+        if {**state["settings"], "steps": 0} != {**wanted, "steps": 0}:
+            raise ValueError(f"{out} holds a run with other settings: give another --out")
+        state["settings"] = wanted
+        return state
+    versions = collect_provenance(packages=PACKAGES)
+    return {"settings": wanted, "rounds": 0, "train_s": 0.0, "provenance": versions}
+
+
+def _save(model: Any, out: Path, state: dict[str, Any]) -> None:
+    """Replace the checkpoint; one that is cut short leaves the last one as it was."""
+    model.save(out / "next.zip")
+    if getattr(model, "replay_buffer", None) is not None:
+        model.save_replay_buffer(out / "next.pkl")
+        os.replace(out / "next.pkl", out / "replay.pkl")
+    os.replace(out / "next.zip", out / "model.zip")
+    (out / "next.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    os.replace(out / "next.json", out / "state.json")
+
+
+def append_row(path: Path, row: dict[str, Any]) -> None:
+    """Add a row to a CSV file, with a header at its beginning."""
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row))
+        if new:
+            writer.writeheader()
+        writer.writerow({k: f"{v:.4f}" if isinstance(v, float) and k != "train_s" else v for k, v in row.items()})

@@ -1,0 +1,81 @@
+"""A small trained network out of an .npz file, evaluated without the library that trained it.
+
+Layers are linear with ReLU between them: sums in a fixed order and a maximum, which round alike on every
+machine, where a library's matrix product or a `tanh` of the C library may not.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from pacer_gym.compiled import njit
+
+Layers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def load_layers(path: str | Path) -> tuple[Layers, dict[str, np.ndarray]]:
+    """Read a network of three layers.
+
+    Parameters
+    ----------
+    path : str or Path
+        With arrays ``w0``, ``b0``, ``w1``, ``b1``, ``w2``, ``b2``, and others.
+
+    Returns
+    -------
+    layers : tuple of np.ndarray of float64
+        Weights (n_in, n_out) and biases (n_out,), in turn.
+    others : dict of np.ndarray
+        The other arrays of the file.
+    """
+    with np.load(path, allow_pickle=False) as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    w0, b0, w1, b1, w2, b2 = (
+        np.ascontiguousarray(found.pop(f"{kind}{k}"), np.float64) for k in range(3) for kind in "wb"
+    )
+    return (w0, b0, w1, b1, w2, b2), found
+
+
+def save_layers(path: str | Path, layers: Layers, **others: np.ndarray) -> None:
+    """Write a network as `load_layers` reads it, in float32."""
+    arrays = {f"{kind}{k}": layers[2 * k + j].astype(np.float32) for k in range(3) for j, kind in enumerate("wb")}
+    with Path(path).open("wb") as file:
+        np.savez(file, **arrays, **others)  # type: ignore[arg-type]
+
+
+@njit(cache=True)
+def forward(
+    x: np.ndarray,
+    w0: np.ndarray,
+    b0: np.ndarray,
+    w1: np.ndarray,
+    b1: np.ndarray,
+    w2: np.ndarray,
+    b2: np.ndarray,
+    h0: np.ndarray,
+    h1: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the outputs for (n_in,) `x`; `h0` and `h1` are room for the hidden units."""
+    _layer(x, w0, b0, h0)
+    _relu(h0)
+    _layer(h0, w1, b1, h1)
+    _relu(h1)
+    _layer(h1, w2, b2, out)
+
+
+@njit(cache=True)
+def _layer(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
+    for j in range(out.shape[0]):
+        out[j] = bias[j]
+    # Inputs outside, so that the loop over outputs is vectorised without reordering any sum.
+    for i in range(x.shape[0]):
+        value = float(x[i])
+        for j in range(out.shape[0]):
+            out[j] += value * weights[i, j]
+
+
+@njit(cache=True)
+def _relu(values: np.ndarray) -> None:
+    for j in range(values.shape[0]):
+        values[j] = max(values[j], 0.0)
