@@ -1,4 +1,4 @@
-"""Learned challengers: one training file each, beside its settings, its weights and its result table.
+"""Learned challengers: one training file each, their agents in `agents/`, their curves in `results/`.
 
-Installed as `pacer_gym.baselines`.  There are none yet.
+Installed as `pacer_gym.baselines`.  `docs/rl.md` says what was tried and what came of it.
 """

@@ -100,9 +100,7 @@ class Agent:
 
     def compiled(self) -> "AgentLoop":
         """The same as one compiled loop."""
-        return AgentLoop(
-            (self._block_tokens, self._model, self._observer.memory, *self._fit, self._room)
-        )
+        return AgentLoop((self._block_tokens, self._model, self._observer.memory, *self._fit, self._room))
 
 
 class AgentLoop:
@@ -180,7 +178,7 @@ def choose(
     for k in range(y.shape[0]):
         # For a network that was trained with masks, those of the environment: budgets beyond the smallest
         # that covers all prompts are the same, and none at all is no choice while nothing decodes.
-        if model[2] and (k > 0 and BUDGETS[k - 1] >= left or k == 0 and decodes == 0 and left > 0):
+        if model[2] and ((k > 0 and BUDGETS[k - 1] >= left) or (k == 0 and decodes == 0 and left > 0)):
             continue
         if best < 0 or y[k] > y[best]:
             best = k

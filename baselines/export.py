@@ -43,7 +43,11 @@ def export(run: Path, out: Path) -> None:
         layers, _ = load_layers(run / "weights.npz")
         save_layers(out / "weights.npz", layers)
         shutil.copy(_HERE / "hybrid_policy.py", out / "policy.py")
-    told = {key: state[key] for key in ("algorithm", "settings", "train_s", "provenance") if key in state}
+    told = {
+        key: state[key]
+        for key in ("algorithm", "settings", "generation", "train_s", "provenance")
+        if key in state
+    }
     (out / "provenance.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 

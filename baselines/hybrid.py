@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -97,7 +98,9 @@ def layers_of(weights: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> Laye
 def seen_by_pacer(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and spread of the observations while Pacer serves: (24,) each."""
     rows = []
-    policy = Hybrid(layers=layers_of(np.zeros((NUM_OBSERVATIONS + 1, NUM_OUTPUTS)), np.zeros(24), np.ones(24)))
+    policy = Hybrid(
+        layers=layers_of(np.zeros((NUM_OBSERVATIONS + 1, NUM_OUTPUTS)), np.zeros(24), np.ones(24))
+    )
     for name in names:
         scenario, streams = scenario_named(name), spawn_streams(TRAIN_SEED - 1)
         simulator = Simulator(
@@ -119,7 +122,13 @@ def seen_by_pacer(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     return seen.mean(axis=0), np.maximum(seen.std(axis=0), 0.02)
 
 
-def run(s: Settings, out: Path, *, say=print, stop_after: int | None = None) -> np.ndarray:
+def run(
+    s: Settings,
+    out: Path,
+    *,
+    say: Callable[[str], None] = print,
+    stop_after: int | None = None,
+) -> np.ndarray:
     """Search, or go on with a search that was killed; the weights found."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "state.json"
@@ -134,7 +143,8 @@ def run(s: Settings, out: Path, *, say=print, stop_after: int | None = None) -> 
         weights = np.zeros((NUM_OBSERVATIONS + 1, NUM_OUTPUTS))
         weights[-1] = START
         state = {
-            "settings": wanted, "generation": 0, "train_s": 0.0, "steps": 0, "weights": weights.tolist(),
+            "algorithm": "AugmentedRandomSearch", "settings": wanted, "generation": 0,
+            "train_s": 0.0, "weights": weights.tolist(),
             "mean": mean.tolist(), "spread": spread.tolist(),
             "provenance": collect_provenance(packages=PACKAGES[:2]),
         }  # fmt: skip
@@ -165,7 +175,11 @@ def run(s: Settings, out: Path, *, say=print, stop_after: int | None = None) -> 
         state["generation"] = generation + 1
         state["train_s"] += time.perf_counter() - started_s
         state["weights"] = weights.tolist()
-        row = {"steps": generation + 1, "train_s": round(state["train_s"], 1), "score": float(scores.mean())}
+        row: dict[str, float] = {
+            "generation": generation + 1,
+            "train_s": round(state["train_s"], 1),
+            "score": float(scores.mean()),
+        }
         if s.exam_seeds and (generation + 1) % s.exam_every == 0:
             row |= examine(Hybrid(layers=layers_of(weights, mean, spread)), s.exam_seeds)
             append_row(out / "curve.csv", row)
@@ -175,16 +189,20 @@ def run(s: Settings, out: Path, *, say=print, stop_after: int | None = None) -> 
         tested = f", exam {np.mean(list(row.values())[3:]):.4f}" if len(row) > 3 else ""
         say(
             f"generation {generation + 1} of {s.generations}: {scores.mean():.4f}{tested}, "
-            f"{state['train_s']:.0f} s", flush=True,
+            f"{state['train_s']:.0f} s"
         )
     return weights
 
 
-def examine(policy: Hybrid, num_seeds: int, *, load: float = 1.05, horizon_s: float = 300.0) -> dict[str, float]:
+def examine(
+    policy: Hybrid, num_seeds: int, *, load: float = 1.05, horizon_s: float = 300.0
+) -> dict[str, float]:
     """Attainment a little above the knees, on the first of `DEV_SEEDS`, by scenario."""
     return {
         name: float(
-            np.mean([attainment(policy, name, load * KNEE_RPS[name], s, horizon_s) for s in DEV_SEEDS[:num_seeds]])
+            np.mean(
+                [attainment(policy, name, load * KNEE_RPS[name], s, horizon_s) for s in DEV_SEEDS[:num_seeds]]
+            )
         )
         for name in (*TRAINED_ON, *HELD_OUT)
     }

@@ -1,6 +1,6 @@
 """PPO on the budgets of `PacerServe-v0`, by stable-baselines3.
 
-    python baselines/ppo.py --seed 0 --steps 2_000_000 --out runs/ppo-0
+python baselines/ppo.py --seed 0 --steps 2_000_000 --out runs/ppo-0
 """
 
 from dataclasses import dataclass
@@ -42,27 +42,24 @@ def environment(s: Settings) -> Any:
     return PacerServeVecEnv(MixedEnv(s.num_envs, mixture=Mixture(), reward_scale=s.reward_scale))
 
 
-def make(s: Settings) -> Any:
-    """The untrained agent."""
+def model_arguments(s: Settings) -> dict[str, Any]:
+    """What PPO and MaskablePPO take."""
     import torch
-    from stable_baselines3 import PPO
 
-    return PPO(
-        "MlpPolicy",
-        environment(s),
-        n_steps=s.n_steps,
-        batch_size=s.batch_size,
-        n_epochs=s.n_epochs,
-        learning_rate=s.learning_rate,
-        gamma=s.gamma,
-        gae_lambda=s.gae_lambda,
-        ent_coef=s.ent_coef,
+    return {
+        "n_steps": s.n_steps,
+        "batch_size": s.batch_size,
+        "n_epochs": s.n_epochs,
+        "learning_rate": s.learning_rate,
+        "gamma": s.gamma,
+        "gae_lambda": s.gae_lambda,
+        "ent_coef": s.ent_coef,
         # ReLU needs no function of the C library, which may round otherwise on another machine.
-        policy_kwargs={"net_arch": [s.hidden, s.hidden], "activation_fn": torch.nn.ReLU},
-        tensorboard_log=s.tensorboard,
-        seed=s.seed,
-        device="cpu",
-    )
+        "policy_kwargs": {"net_arch": [s.hidden, s.hidden], "activation_fn": torch.nn.ReLU},
+        "tensorboard_log": s.tensorboard,
+        "seed": s.seed,
+        "device": "cpu",
+    }
 
 
 def run(settings: Settings, out: Path, **kwargs: Any) -> Any:
@@ -71,7 +68,7 @@ def run(settings: Settings, out: Path, **kwargs: Any) -> Any:
 
     return train(
         settings,
-        lambda: make(settings),
+        lambda: PPO("MlpPolicy", environment(settings), **model_arguments(settings)),
         lambda path: PPO.load(path, env=environment(settings), device="cpu"),
         out=out,
         **kwargs,
@@ -82,7 +79,9 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoint, curve and settings.")],
     seed: Annotated[int, typer.Option(help="Of the network and of the episodes.")] = 0,
     steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "2_000_000",
-    tensorboard: Annotated[str | None, typer.Option(help="Folder for tensorboard, if it is installed.")] = None,
+    tensorboard: Annotated[
+        str | None, typer.Option(help="Folder for tensorboard, if it is installed.")
+    ] = None,
 ) -> None:
     """Train PPO; a killed run goes on where its last round ended."""
     run(Settings(seed=seed, steps=int(steps), tensorboard=tensorboard), out)

@@ -5,7 +5,9 @@ out are both Azure traces, since two windows of one trace may share requests wit
 one kind of drift, and the mixture of targets.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +108,7 @@ class MixedEnv(PacerServeVectorEnv):
                 )
             )
 
-    def step(self, actions: np.ndarray) -> tuple:
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """As the parent, with scaled rewards."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
         rewards *= self._reward_scale
@@ -149,19 +151,18 @@ class Exam:
         mixture = Mixture(names=names, load=(1.0, 1.0), horizon_s=(horizon_s, horizon_s))
         self.envs = MixedEnv(len(self._seeds), mixture=mixture, action=action, autoreset_mode="Disabled")
 
-    def attainment(self, choose) -> dict[str, float]:
+    def attainment(self, choose: Callable[[np.ndarray, MixedEnv], np.ndarray]) -> dict[str, float]:
         """Mean attainment by scenario.
 
         Parameters
         ----------
         choose : callable
-            From (n, 24) observations and (n, 16) masks to n actions.
+            From (n, 24) observations and the environment, which has the masks, to n actions.
         """
         envs = self.envs
-        observations, infos = envs.reset(seed=self._seeds)
+        observations, _ = envs.reset(seed=self._seeds)
         lanes = envs.num_envs
         attainment, over = np.zeros(lanes), np.zeros(lanes, np.bool_)
-        spare = np.zeros(lanes, np.bool_)
         while not over.all():
             observations, _, terminated, truncated, infos = envs.step(choose(observations, envs))
             ended = (terminated | truncated) & ~over

@@ -75,10 +75,9 @@ def train(
         if stop_after is not None and number - first >= stop_after:
             break
         started_s = time.perf_counter()
-        set_random_seed(settings.seed * _LANES_APART + number)
+        model.set_random_seed(settings.seed * _LANES_APART + number)  # of action spaces as well
         model.env.seed(TRAIN_SEED + (settings.seed * 1_000 + number) * _LANES_APART)
         model._last_obs = None  # begins new episodes
-        # What is learned in a round ends with it: the target is counted from here.
         model.learn(settings.round_steps, reset_num_timesteps=False, tb_log_name=out.name)
         state["rounds"], state["algorithm"] = number + 1, type(model).__name__
         state["train_s"] += time.perf_counter() - started_s
@@ -132,4 +131,4 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, list(row))
         if new:
             writer.writeheader()
-        writer.writerow({k: f"{v:.4f}" if isinstance(v, float) and k != "train_s" else v for k, v in row.items()})
+        writer.writerow({k: f"{v:.4f}" if isinstance(v, float) else v for k, v in row.items()})

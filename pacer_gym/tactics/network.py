@@ -38,7 +38,9 @@ def load_layers(path: str | Path) -> tuple[Layers, dict[str, np.ndarray]]:
 
 def save_layers(path: str | Path, layers: Layers, **others: np.ndarray) -> None:
     """Write a network as `load_layers` reads it, in float32."""
-    arrays = {f"{kind}{k}": layers[2 * k + j].astype(np.float32) for k in range(3) for j, kind in enumerate("wb")}
+    arrays = {
+        f"{kind}{k}": layers[2 * k + j].astype(np.float32) for k in range(3) for j, kind in enumerate("wb")
+    }
     with Path(path).open("wb") as file:
         np.savez(file, **arrays, **others)  # type: ignore[arg-type]
 
