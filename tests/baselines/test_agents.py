@@ -1,0 +1,82 @@
+"""Exported agents see what the environment shows, and are the same policy in Python and compiled."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import pacer_gym as pg
+from pacer_gym.baselines.agent_policy import BUDGETS, Agent
+from pacer_gym.baselines.hybrid_policy import NUM_OUTPUTS, Hybrid
+from pacer_gym.engine import Simulator
+from pacer_gym.leaderboard.policy_source import check_source
+from pacer_gym.leaderboard.weights import check_weights
+from pacer_gym.workloads.streams import spawn_streams
+
+AGENTS = Path(__file__).parents[2] / "baselines" / "agents"
+HORIZON_S = 40.0
+
+
+def random_layers(outputs: int, scale: float, hidden: int = 8):
+    rng = np.random.default_rng(0)
+    sizes = (24, hidden), hidden, (hidden, hidden), hidden, (hidden, outputs), outputs
+    return tuple(scale * rng.standard_normal(size) for size in sizes)
+
+
+@pytest.mark.parametrize("scenario", ["tiers", "drift-step", "bursty"])
+def test_an_agent_reads_the_environments_observation_out_of_a_view(scenario):
+    policy = Agent(layers=random_layers(16, 0.5))
+    env = gym.make("PacerServe-v0", scenario=scenario, rate_rps=7.0, horizon_s=HORIZON_S).unwrapped
+    observation, info = env.reset(seed=1000)
+    chosen, streams = pg.load_scenario(scenario), spawn_streams(1000)
+    simulator = Simulator(
+        chosen.workload(rate_rps=7.0, seed=streams, horizon_s=HORIZON_S),
+        pg.load_profile("cpu-smollm2-135m"),
+        streams=streams,
+        drift=chosen.drift,
+        horizon_s=HORIZON_S,
+        slo=chosen.slo,
+    )
+    policy.reset(simulator.spec, streams.policy)
+    compared, over = 0, False
+    while not over:
+        view = simulator.view()
+        assert view.now_s == info["now_s"]
+        decision = policy.decide(view)
+        if view.prompt_ids.size:
+            # All but the last, progress, which no policy can know.
+            assert np.array_equal(policy.observation[:23], observation[:23])
+            compared += 1
+        action = int(np.searchsorted(BUDGETS, decision.prefill_tokens))
+        observation, _, terminated, truncated, info = env.step(action)
+        policy.observe(simulator.step(decision))
+        over = terminated or truncated
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    "policy", [Agent(layers=random_layers(16, 0.5)), Hybrid(layers=random_layers(NUM_OUTPUTS, 0.3))]
+)
+def test_the_compiled_loop_is_the_same_policy(policy):
+    settings = {"rate_rps": 6.0, "seed": 1000, "horizon_s": HORIZON_S}
+    compiled = pg.run(policy, "drift-step", **settings)
+    plain = pg.run(policy, "drift-step", **settings, steps=True)
+    assert compiled.requests.equals(plain.requests)
+
+
+def test_a_network_of_zeros_on_top_of_pacer_is_pacer():
+    settings = {"rate_rps": 7.5, "seed": 1000, "horizon_s": HORIZON_S}
+    hybrid = pg.run(Hybrid(layers=random_layers(NUM_OUTPUTS, 0.0)), "poisson-standard", **settings)
+    assert hybrid.requests.equals(pg.run("pacer", "poisson-standard", **settings).requests)
+
+
+@pytest.mark.parametrize("name", ["ppo", "hybrid"])
+def test_a_committed_agent_could_be_submitted_as_it_is(name):
+    folder = AGENTS / name
+    check_source(folder / "policy.py")
+    check_weights(folder / "weights.npz")
+    assert (folder / "weights.npz").stat().st_size < 2**20
+    assert (folder / "provenance.json").is_file()
+    source = {"ppo": "agent_policy.py", "hybrid": "hybrid_policy.py"}[name]
+    assert (folder / "policy.py").read_bytes() == (AGENTS.parent / source).read_bytes()
