@@ -40,8 +40,8 @@ def test_a_backend_that_is_not_installed_names_its_extra(monkeypatch, name, pack
     [
         ({"name": "dsak"}, "no backend 'dsak' .did you mean 'dask'"),
         ({"name": "local", "address": "tcp://1.2.3.4:8786"}, "is of a cluster"),
-        ({"name": "local", "n_jobs": 0}, "1 or more, or -1"),
-        ({"name": "local", "n_jobs": -2}, "1 or more, or -1"),
+        ({"name": "local", "n_jobs": 0}, "from 1 to 1024, or -1"),
+        ({"name": "local", "n_jobs": -2}, "from 1 to 1024, or -1"),
     ],
 )
 def test_what_is_no_backend_is_refused(arguments, told):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 FAMILIES = ("heuristic", "learned", "hybrid")
 # More entries than colours, so that lines of one colour are dashed.
 STRENGTHS = (1.0, 0.97, 0.93, 0.9, 0.86, 0.8, 0.7, 0.6, 0.5)
-HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>\u2028"
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
 def made_board(folder: Path) -> None:
