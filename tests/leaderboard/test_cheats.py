@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pacer_gym.leaderboard.entry_folder import SubmissionError
 from pacer_gym.leaderboard.lockdown import missing_fences
 from pacer_gym.leaderboard.submission import find_submission
 from pacer_gym.leaderboard.verdict import Verdict
@@ -249,6 +250,10 @@ def test_nothing_is_written_outside_of_the_entry_or_inside(board):
 
 
 def test_a_policy_that_needs_to_write_is_refused(board):
+    # What scoring has let it write, in the author's own process, is nothing that the entry declares.
+    with pytest.raises(SubmissionError, match=r"holds 'policy.py.log'"):
+        verdict_on(board, "writes_blindly")
+    (board / "submissions" / "writes_blindly" / "policy.py.log").unlink()
     verdict = verdict_on(board, "writes_blindly")
     assert not verdict.is_verified
     assert "PermissionError" in verdict.reasons[0]
