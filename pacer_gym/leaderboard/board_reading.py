@@ -174,8 +174,12 @@ def _changed_since(submission: Submission, results: Mapping[str, Any]) -> str:
     if identity.weights_sha256 != scored["weights_sha256"]:
         return "weights have"
     base = plain_settings(submission.settings)
+    # What was tuned while scoring stands in the results alone.
+    tuned = (scored["tuned"] or {}).get("what", [])
     for name, found in results["scenarios"].items():
-        if found["settings"] != base | plain_settings(submission.settings_by_scenario.get(name, {})):
+        own = base | plain_settings(submission.settings_by_scenario.get(name, {}))
+        keys = (own.keys() | found["settings"].keys()) - set(tuned)
+        if any(own.get(key) != found["settings"].get(key) for key in keys):
             return f"settings for {name} have"
     return ""
 

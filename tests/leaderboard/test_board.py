@@ -123,6 +123,18 @@ def test_an_entry_whose_settings_are_not_those_that_were_scored_has_no_rank(tmp_
     assert "settings for azure-chat have changed" in only(tmp_path).entries[0].unranked
 
 
+def test_what_was_tuned_while_scoring_stands_in_the_results_alone(tmp_path):
+    results = made_submission(tmp_path, "mine") / "results.json"
+    told = json.loads(results.read_text())
+    for name, found in told["scenarios"].items():
+        found["settings"] = {"budget_tokens": 64 + len(name)}
+    results.write_text(json.dumps(told))
+    assert "settings for azure-chat have changed" in only(tmp_path).entries[0].unranked
+    told["policy"]["tuned"] = {"what": ["budget_tokens"], "seeds": "development"}
+    results.write_text(json.dumps(told))
+    assert only(tmp_path).entries[0].rank == 1
+
+
 def test_an_entry_whose_weights_are_not_those_that_were_scored_has_no_rank(tmp_path):
     folder = made_submission(tmp_path, "mine")
     toml = folder / "submission.toml"
