@@ -128,7 +128,7 @@ def export_minari(
     env = gym.make("pacer_gym:PacerServe-v0", action="continuous", **env_kwargs)
     episodes = []
     for index, seed in enumerate(seeds):
-        played = play_policy(policy, env.unwrapped, seed)  # type: ignore[arg-type]
+        played = play_policy(policy, env.unwrapped, seed)  # type: ignore[arg-type]  # Env, as wrapped
         episodes.append(
             EpisodeBuffer(
                 id=index,

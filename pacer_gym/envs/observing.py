@@ -24,7 +24,7 @@ from pacer_gym.engine.state import (
     Tables,
 )
 from pacer_gym.engine.timing import Truth
-from pacer_gym.latency.features import write_features
+from pacer_gym.latency.features import linear_step_s, write_features
 from pacer_gym.tactics.kernels import prompt_due_s
 
 _RATE_MEMORY_S = 10.0
@@ -120,7 +120,7 @@ def start_lane(
 def remember_lane(t: Tables, agent: Agent, lane: int) -> None:
     """Take in the ratio of the last step to its prediction, and the arrivals since."""
     row, memory = t.lanes[lane], agent.memory[lane]
-    predicted_s = _dot(agent.coefficients, t.features[lane])
+    predicted_s = linear_step_s(agent.coefficients, t.features[lane])
     if predicted_s > 0.0:
         ratio = row.step_s / predicted_s
         memory.slow_ratio += _SLOW_WEIGHT * (ratio - memory.slow_ratio)
@@ -168,7 +168,7 @@ def observe_lane(t: Tables, truth: Truth, agent: Agent, lane: int, room: int, ou
         features, row.num_decodes, kv_tokens, 0, 0, 0, 0,
         truth.flop_per_pair, truth.kv_bytes_per_token, truth.batch_buckets,
     )  # fmt: skip
-    decode_s = _dot(agent.coefficients, features) * memory.slow_ratio
+    decode_s = linear_step_s(agent.coefficients, features) * memory.slow_ratio
     token_s = agent.coefficients[1] * memory.slow_ratio
     # A target of inf leaves room for any batch: inf / inf would be nan.
     headroom = min(max(0.0, (tpot_s - decode_s) / token_s), _MOST_HEADROOM) if token_s > 0.0 else 0.0
@@ -256,15 +256,6 @@ def _leads(t: Tables, agent: Agent, lane: int, room: int) -> tuple[float, float,
 @njit(cache=True, inline=True)
 def _saturate(value: float, scale: float) -> float:
     return value / (value + scale)
-
-
-@njit(cache=True, inline=True)
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum in a fixed order; a BLAS dot may round differently on another machine."""
-    total = 0.0
-    for k in range(a.shape[0]):
-        total += a[k] * b[k]
-    return total
 
 
 @njit(cache=True, inline=True)

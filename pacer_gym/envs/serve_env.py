@@ -122,7 +122,7 @@ class PacerServeEnv(gym.Env[np.ndarray, Any]):
     * v0: initial version.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 20}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 20}  # noqa: RUF012  # as Gymnasium has it
 
     def __init__(
         self,

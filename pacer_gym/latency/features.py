@@ -90,7 +90,7 @@ def write_features(
     out[6] = decodes + chunks
 
 
-@njit(cache=True)
+@njit(cache=True, inline=True)
 def linear_step_s(coefficients: np.ndarray, features: np.ndarray) -> float:
     """Predicted seconds of a step: the sum of coefficients times features, added up in their order.
 

@@ -20,7 +20,7 @@ from pacer_gym.errors import PacerError
 try:
     import fcntl
 except ImportError:  # Windows, where two sweeps share results but may run a cell twice
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # as on Windows
 
 CACHE_VARIABLE = "PACER_GYM_CACHE"
 

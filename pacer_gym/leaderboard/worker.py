@@ -92,8 +92,8 @@ def _preload() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"{name}."):
             importlib.import_module(module.name)
     with suppress(ImportError, RuntimeError):  # their imports look for libraries, which a child may not
-        import landlock  # noqa: F401
-        import pyseccomp  # noqa: F401
+        import landlock  # noqa: F401  # is there or is not
+        import pyseccomp  # noqa: F401  # likewise
 
     from numba.core import caching
 

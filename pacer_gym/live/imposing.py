@@ -18,7 +18,7 @@ from pacer_gym.live.lineup import ImposedStep, Lineup
 from pacer_gym.live.reserving import Room, overtakes, reserved_tokens
 
 
-class ImposingScheduler(Scheduler):  # type: ignore[misc]
+class ImposingScheduler(Scheduler):  # type: ignore[misc]  # vLLM has no types
     """vLLM's scheduler, which can be told one step's order and budget.
 
     Between steps `running` is in the order of admission, as vLLM keeps it.  To have the same over

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.compiled import njit
+from pacer_gym.engine.coasting import MOST_STEPS
 from pacer_gym.engine.gather import (
     DECODE_CONTEXT_TOKENS,
     DECODE_OUTPUT_TOKENS,
@@ -25,9 +26,6 @@ from pacer_gym.latency.conformal import AdaptiveConformal
 from pacer_gym.latency.features import linear_step_s
 from pacer_gym.latency.ratio_bound import learn_ratio, relearn_without
 from pacer_gym.tactics.packing import LEAST_BLOCKS, pack_step
-
-MOST_STEPS = 256
-"""Steps of one call, at most."""
 
 # Places of the state that the kernel carries on, float64 and int64.
 _RATIO, _ALPHA_T, _TYPICAL, _ALPHA, _GAMMA, _STALL, _TPOT_SLO_S, _BANK_SLACK = range(8)

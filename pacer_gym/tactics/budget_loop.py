@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.compiled import njit
+from pacer_gym.engine.coasting import MOST_STEPS
 from pacer_gym.engine.kernels import step_lane
 from pacer_gym.engine.state import (
     ARRIVAL_S,
@@ -23,9 +24,6 @@ from pacer_gym.tactics.kernels import prefill_pace_s, prompt_due_s, write_moore_
 
 ORDERS = ("arrival", "deadline", "shortest", "laxity")
 """Orders that a loop can serve prompts in: the engine's own, and those of `pacer_gym.tactics.ordering`."""
-
-MOST_STEPS = 256
-"""Steps of one call, at most."""
 
 _ARRIVAL, _DEADLINE, _SHORTEST, _LAXITY = range(4)
 
