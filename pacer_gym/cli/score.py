@@ -15,7 +15,7 @@ from pacer_gym.cli.common import (
     user_mistakes,
     writing,
 )
-from pacer_gym.cli.options import ForceOption, SettingsOption, TrackOption, read_contender
+from pacer_gym.cli.options import ForceOption, SettingsOption, read_contender
 from pacer_gym.cli.question import JobsOption
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ def score_policy(
         str | None,
         typer.Option(help="Setting to tune for each scenario, on seeds for development: budget_tokens."),
     ] = None,
-    track: TrackOption = "cpu",
+    track: Annotated[
+        str | None,
+        typer.Option(
+            help="Engine that the suite is scaled to; by default cpu, or all those of a --submission."
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A rough answer in seconds, on seeds for development.")
     ] = False,
@@ -75,9 +80,11 @@ def score_policy(
 ) -> None:
     """Score a policy on the suite: capacities with intervals, and attainment under drift."""
     with user_mistakes():
-        from pacer_gym.leaderboard.results import RESULTS_FILE, measured_beside
+        from pacer_gym.leaderboard.entry_folder import FIRST_TRACK, RESULTS_FILE, file_on
+        from pacer_gym.leaderboard.results import measured_beside
         from pacer_gym.leaderboard.score import plan_score
         from pacer_gym.leaderboard.shards import read_shard
+        from pacer_gym.leaderboard.submission import check_entered
         from pacer_gym.leaderboard.suite import OFFICIAL, QUICK
         from pacer_gym.scoring.export import check_destination
 
@@ -86,44 +93,56 @@ def score_policy(
         part = None if shard is None else read_shard(shard)
         what: str | Submission
         given: dict[str, object] | None
+        outs: dict[str, Path | None]
         if submission is not None:
             if settings:
                 raise UserMistake("the settings of a submission are those of its submission.toml: edit that")
             what, entry_folder = _read_submission(submission, folder)
-            given, track = None, what.track
+            given, tracks = None, what.tracks if track is None else (check_entered(what, track),)
             if tune is not None and tune not in what.tuning.what:
                 raise UserMistake(f"{submission} tunes {tune}: say so in its submission.toml, [tuning] what")
+            if len(tracks) > 1 and (out is not None or json):
+                raise UserMistake(f"{submission} is entered on {', '.join(tracks)}: name one --track")
             # What is there is what this command wrote before, for another state of the same entry.
-            out, force = (entry_folder / RESULTS_FILE, True) if out is None else (out, force)
+            outs = {one: entry_folder / file_on(RESULTS_FILE, one) if out is None else out for one in tracks}
+            force = force or out is None
         else:
             assert policy is not None
             contender = read_contender(policy, settings)
             what, given = str(contender.policy), dict(contender.settings)
-        if out is not None:
-            for path in (out, measured_beside(out)):
+            outs = {track or FIRST_TRACK: out}
+        for path in outs.values():
+            if path is not None:
                 check_destination(path, folder=False, force=force)
-        plan = plan_score(
-            what,
-            settings=given,
-            tune=tune,
-            track=track,
-            setting=QUICK if quick else OFFICIAL,
-            scenarios=scenario,
-            backend=backend,
-            address=address,
-            n_jobs=jobs,
-            shard=part,
-        )
-    with running():
-        scored = _run_with_bar(plan, cache)
-    if out is not None:
-        write_scored(scored.results, scored.measured, out)
-    if json:
-        print(scored.results.to_json(), end="")
-        return
-    print_results(scored.results)
-    if out is not None:
-        print(f"\nwritten to {out}")
+                check_destination(measured_beside(path), folder=False, force=force)
+        plans = {
+            one: plan_score(
+                what,
+                settings=given,
+                tune=tune,
+                track=one,
+                setting=QUICK if quick else OFFICIAL,
+                scenarios=scenario,
+                backend=backend,
+                address=address,
+                n_jobs=jobs,
+                shard=part,
+            )
+            for one in outs
+        }
+    for one, plan in plans.items():
+        with running():
+            scored = _run_with_bar(plan, cache)
+        if (written := outs[one]) is not None:
+            write_scored(scored.results, scored.measured, written)
+        if json:
+            print(scored.results.to_json(), end="")
+            return
+        if len(plans) > 1:
+            print(f"track {one}:")
+        print_results(scored.results)
+        if written is not None:
+            print(f"\nwritten to {written}")
 
 
 def write_scored(results: "Results", measured: "Measured | None", out: Path) -> None:

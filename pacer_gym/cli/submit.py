@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pacer_gym.cli.common import user_mistakes
-from pacer_gym.cli.options import ForceOption, PolicyArgument, SettingsOption, TrackOption, read_contender
+from pacer_gym.cli.options import ForceOption, PolicyArgument, SettingsOption, read_contender
 
 
 def submit(
@@ -30,7 +30,10 @@ def submit(
         typer.Option(help="A setting that was chosen by looking at results on the seeds for development."),
     ] = None,
     source: Annotated[str, typer.Option(help="Where the idea comes from: an address or a citation.")] = "",
-    track: TrackOption = "cpu",
+    track: Annotated[
+        list[str] | None,
+        typer.Option(help="Engine that it is scored on; one --track for each, by default cpu."),
+    ] = None,
     force: ForceOption = False,
 ) -> None:
     """Copy a policy into an entry of the leaderboard, whole and checked, and say how to go on."""
@@ -47,7 +50,7 @@ def submit(
             weights=weights or [],
             tuned=tuned or [],
             source=source,
-            track=track,
+            tracks=track or ["cpu"],
         )
         entry = make_submission(draft, board=folder, force=force)
     where = "" if folder == Path("leaderboard") else f" --folder {shlex.quote(str(folder))}"

@@ -1,7 +1,7 @@
 """`pacer-gym verify`: run an entry's claims again, with its policy shut away, and say what came of it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,10 +17,17 @@ from pacer_gym.cli.common import (
 from pacer_gym.cli.question import check_jobs
 from pacer_gym.errors import PacerError
 
+if TYPE_CHECKING:
+    from pacer_gym.leaderboard.verdict import Verdict
+    from pacer_gym.leaderboard.verify import Verification
+
 
 def verify(
     name: Annotated[str, typer.Argument(help="Name of the entry.")],
     folder: Annotated[Path, typer.Option(help="Folder of the board.")] = Path("leaderboard"),
+    track: Annotated[
+        str | None, typer.Option(help="Which of its results; by default those of all its tracks.")
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -38,20 +45,43 @@ def verify(
     """Run some of an entry's runs again, and new ones, and write the verdict beside its results."""
     # All that can be wrong with the entry's files shows before the first run.
     with user_mistakes():
-        from pacer_gym.leaderboard.submission import VERIFIED_FILE, find_submission
+        from pacer_gym.leaderboard.entry_folder import VERIFIED_FILE, file_on
+        from pacer_gym.leaderboard.submission import check_entered, find_submission
         from pacer_gym.leaderboard.verify import prepare_verification
         from pacer_gym.scoring.export import check_destination
 
         check_jobs(jobs)
-        ready = prepare_verification(
-            find_submission(name, folder),
-            seed=seed,
-            cells=cells,
-            fresh_seeds=fresh,
-            require_isolation=require_isolation,
-        )
-        entry = folder / "submissions" / name
-        check_destination(entry / VERIFIED_FILE, folder=False, force=True)
+        entry = find_submission(name, folder)
+        tracks = entry.tracks if track is None else (check_entered(entry, track),)
+        if json and len(tracks) > 1:
+            raise UserMistake(f"{name} is entered on {', '.join(tracks)}: name one --track")
+        ready = {
+            one: prepare_verification(
+                entry,
+                track=one,
+                seed=seed,
+                cells=cells,
+                fresh_seeds=fresh,
+                require_isolation=require_isolation,
+            )
+            for one in tracks
+        }
+        place = folder / "submissions" / name
+        for one in tracks:
+            check_destination(place / file_on(VERIFIED_FILE, one), folder=False, force=True)
+    refused = False
+    for one, verification in ready.items():
+        verdict = _run_with_bar(verification, jobs)
+        with writing(place / file_on(VERIFIED_FILE, one)):
+            verdict.write(place, one)
+        told = name if len(tracks) == 1 else f"{name} on {one}"
+        print(verdict.to_json() if json else f"{told}: {verdict.report()}", end="" if json else "\n")
+        refused = refused or not verdict.is_verified
+    if refused:
+        raise typer.Exit(1)
+
+
+def _run_with_bar(verification: "Verification", jobs: int) -> "Verdict":
     with running(), progress_bar("verifying", None) as move:
 
         def progress(done: int, total: int) -> None:
@@ -59,11 +89,6 @@ def verify(
                 move(done, f"verifying {done}/{total}")
 
         try:
-            verdict = ready.run(n_jobs=jobs, progress=progress)
+            return verification.run(n_jobs=jobs, progress=progress)
         except PacerError as error:  # of this machine: status 1 is for an entry that is refused
             raise UserMistake(one_line(error)) from error
-    with writing(entry / VERIFIED_FILE):
-        verdict.write(entry)
-    print(verdict.to_json() if json else f"{name}: {verdict.report()}", end="" if json else "\n")
-    if not verdict.is_verified:
-        raise typer.Exit(1)

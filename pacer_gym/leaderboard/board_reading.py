@@ -12,9 +12,10 @@ from typing import Any
 
 from pacer_gym.errors import PacerError
 from pacer_gym.leaderboard.board_data import BoardEntry, TrackBoard, Verification, ranked
+from pacer_gym.leaderboard.entry_folder import FIRST_TRACK, VERIFIED_FILE, file_on
 from pacer_gym.leaderboard.identity import PolicyIdentity, plain_settings
 from pacer_gym.leaderboard.results import MEASURED_FILE, RESULTS_FILE, read_measured, read_results
-from pacer_gym.leaderboard.submission import VERIFIED_FILE, Submission, load_submission
+from pacer_gym.leaderboard.submission import Submission, load_submission
 from pacer_gym.leaderboard.suite import DRIFT, FROZEN_SHA256, ROBUST, TIERS, scenario_kind
 from pacer_gym.leaderboard.verdict import Verdict
 from pacer_gym.workloads.scenarios import TRACKS
@@ -58,55 +59,53 @@ def read_board(folder: str | Path, *, suites: Mapping[str, str] | None = None) -
     suites = FROZEN_SHA256 if suites is None else suites
     below = Path(folder) / SUBMISSIONS
     places = sorted(below.iterdir()) if below.is_dir() else []
-    entries = [
-        _read_entry(place, suites)
+    submissions = [
+        load_submission(place)
         for place in places
         if (place.is_dir() or place.is_symlink()) and not place.name.startswith(".")
     ]
-    by_track = {track: [e for e in entries if e.submission.track == track] for track in TRACKS}
+    by_track = {
+        track: [_read_entry(entry, track, suites) for entry in submissions if track in entry.tracks]
+        for track in TRACKS
+    }
     return tuple(ranked(track, suites.get(track, ""), found) for track, found in by_track.items() if found)
 
 
-def _read_entry(folder: Path, suites: Mapping[str, str]) -> BoardEntry:
-    submission = load_submission(folder)
-    if submission.track not in TRACKS:
-        raise BoardError(f"{folder}: no track {submission.track!r}; there are {', '.join(TRACKS)}")
-    results = _read_scored(submission)
-    verification = _read_verification(folder / VERIFIED_FILE, folder / RESULTS_FILE)
+def _read_entry(submission: Submission, track: str, suites: Mapping[str, str]) -> BoardEntry:
+    results = _read_scored(submission, track)
+    scored, verified, measured = (
+        submission.folder / file_on(file, track) for file in (RESULTS_FILE, VERIFIED_FILE, MEASURED_FILE)
+    )
+    verification = _read_verification(verified, scored)
     return BoardEntry(
         submission=submission,
         results=results,
-        decision_us=_read_decision_us(folder / MEASURED_FILE),
+        decision_us=_read_decision_us(measured),
         verification=verification,
-        unranked=_why_unranked(submission, results, verification, suites),
+        unranked=_why_unranked(submission, results, verification, suites.get(track, "")),
     )
 
 
-def _read_scored(submission: Submission) -> dict[str, Any]:
+def _read_scored(submission: Submission, track: str) -> dict[str, Any]:
     """Results as plain values, or nothing for a disqualified entry without any."""
-    path = submission.folder / RESULTS_FILE
+    path = submission.folder / file_on(RESULTS_FILE, track)
+    again = f"run pacer-gym score --submission {submission.name}"
+    again += "" if track == FIRST_TRACK else f" --track {track}"
     if not path.is_file():
         if submission.disqualified is not None:
             return {}
-        raise BoardError(f"{path} is missing: run pacer-gym score --submission {submission.name}")
+        raise BoardError(f"{path} is missing: {again}")
     results: dict[str, Any] = asdict(read_results(path))
-    if results["track"] != submission.track:
-        raise BoardError(
-            f"{path} is of track {results['track']}, but submission.toml says {submission.track}: "
-            f"run pacer-gym score --submission {submission.name}"
-        )
+    if results["track"] != track:
+        raise BoardError(f"{path} is of track {results['track']}, but submission.toml says {track}: {again}")
     missing = [name for name in (*ROBUST, *DRIFT, *TIERS) if name not in results["scenarios"]]
     if missing:
         raise BoardError(
-            f"{path} lacks {', '.join(missing)}: an entry is scored on every scenario of the suite; "
-            f"run pacer-gym score --submission {submission.name}"
+            f"{path} lacks {', '.join(missing)}: an entry is scored on every scenario of the suite; {again}"
         )
     odd = [name for name, found in results["scenarios"].items() if not _is_drawable(name, found)]
     if odd:
-        raise BoardError(
-            f"{path} holds something else under {', '.join(odd)} than score writes: "
-            f"run pacer-gym score --submission {submission.name}"
-        )
+        raise BoardError(f"{path} holds something else under {', '.join(odd)} than score writes: {again}")
     return results
 
 
@@ -144,7 +143,7 @@ def _why_unranked(
     submission: Submission,
     results: Mapping[str, Any],
     verification: Verification,
-    suites: Mapping[str, str],
+    suite_sha256: str,
 ) -> str:
     if submission.disqualified is not None:
         return f"disqualified: {submission.disqualified}"
@@ -152,7 +151,7 @@ def _why_unranked(
         return f"refused by verify on {verification.date}: {verification.told or 'no reason given'}"
     if results["setting"] != "official":
         return f"{results['setting']} setting: a rough answer, which compares with no other row"
-    scored, now = results["suite_sha256"], suites.get(submission.track, "")
+    scored, now = results["suite_sha256"], suite_sha256
     if scored != now:
         return f"scored on another suite ({scored[:8]}; the board's is {now[:8]}): score it again"
     changed = _changed_since(submission, results)

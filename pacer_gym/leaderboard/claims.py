@@ -19,6 +19,7 @@ from pacer_gym.leaderboard.suite import (
     ScenarioSetting,
     Setting,
     check_frozen,
+    on_track,
     scenario_kind,
     suite_sha256,
 )
@@ -72,7 +73,7 @@ def setting_of(results: Results) -> Setting:
     known = {setting.name: setting for setting in (OFFICIAL, QUICK)}
     if results.setting not in known:
         raise PacerError(f"results of setting {results.setting!r} cannot be verified; {', '.join(known)} can")
-    return known[results.setting]
+    return on_track(known[results.setting], results.track)
 
 
 def check_claims(submission: Submission, results: Results, setting: Setting) -> list[str]:
@@ -123,7 +124,7 @@ def claims_of(results: Results, setting: Setting) -> list[Claim]:
 
 
 def _check_suite(results: Results, setting: Setting) -> list[str]:
-    if setting is OFFICIAL:
+    if setting is on_track(OFFICIAL, results.track):
         expected = check_frozen(results.track)
     else:
         try:
@@ -159,10 +160,10 @@ def _check_policy(submission: Submission, results: Results) -> list[str]:
         reasons.append(f"{submission.policy_path.name} is not the file that was scored; score it again")
     if told["weights_sha256"] != own.weights_sha256:
         reasons.append("the weights are not those that were scored; score it again")
-    if results.track != submission.track or results.suite != submission.suite:
+    if results.track not in submission.tracks or results.suite != submission.suite:
         reasons.append(
             f"the results are of suite {results.suite} on track {results.track}, the entry is for suite "
-            f"{submission.suite} on {submission.track}"
+            f"{submission.suite} on {', '.join(submission.tracks)}"
         )
     return reasons
 

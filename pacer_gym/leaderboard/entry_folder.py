@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pacer_gym.errors import PacerError
+from pacer_gym.workloads.scenarios import TRACKS
 
 SUBMISSION_FILE = "submission.toml"
 RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE = "results.json", "measured.json", "verified.json"
@@ -17,8 +18,26 @@ RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE = "results.json", "measured.json", "v
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
+FIRST_TRACK = next(iter(TRACKS))
+"""The track whose files in an entry's folder go without its name."""
+
+
 class SubmissionError(PacerError, ValueError):
     """A submission that cannot be used as it is."""
+
+
+def file_on(file: str, track: str) -> str:
+    """What a file of an entry is called on a track.
+
+    Examples
+    --------
+    >>> file_on("results.json", "cpu"), file_on("results.json", "h100")
+    ('results.json', 'results-h100.json')
+    """
+    if track == FIRST_TRACK:
+        return file
+    stem, dot, kind = file.rpartition(".")
+    return f"{stem}-{track}{dot}{kind}"
 
 
 def check_name(name: str) -> None:
@@ -73,7 +92,10 @@ def check_nothing_else(folder: Path, declared: Collection[str]) -> None:
     SubmissionError
         If there is any; the message names the first.
     """
-    known = {SUBMISSION_FILE, RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE, *declared}
+    written = {
+        file_on(file, track) for file in (RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE) for track in TRACKS
+    }
+    known = {SUBMISSION_FILE, *written, *declared}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
             kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "special file"

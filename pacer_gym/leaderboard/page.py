@@ -27,6 +27,7 @@ from pacer_gym.leaderboard.board_text import (
     rps,
     verified,
 )
+from pacer_gym.leaderboard.entry_folder import FIRST_TRACK
 from pacer_gym.leaderboard.suite import DRIFT, ROBUST, TIERS
 from pacer_gym.workloads.scenarios import SCENARIOS, TRACKS
 
@@ -114,6 +115,8 @@ def _row(board: TrackBoard, entry: BoardEntry) -> dict[str, Any]:
     state = entry.verification.state
     return {
         "name": entry.name,
+        # The id of the row in the page; no entry's name holds a point.
+        "anchor": entry.name if board.track == FIRST_TRACK else f"{entry.name}.{board.track}",
         "rank": entry.rank,
         "family": entry.submission.family,
         "tuned": entry.is_tuned,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pacer_gym.leaderboard.entry_folder import MEASURED_FILE, RESULTS_FILE
+from pacer_gym.leaderboard.entry_folder import MEASURED_FILE, RESULTS_FILE, file_on
 from pacer_gym.leaderboard.plain_json import is_number, read_plain
 from pacer_gym.leaderboard.results_schema import (
     DECISION,
@@ -24,7 +24,7 @@ from pacer_gym.leaderboard.results_schema import (
     require_keys,
 )
 from pacer_gym.scoring.export import to_json, write_whole
-from pacer_gym.workloads.scenarios import SCENARIOS
+from pacer_gym.workloads.scenarios import SCENARIOS, TRACKS
 
 __all__ = [
     "MEASURED_FILE",
@@ -198,8 +198,11 @@ def measured_beside(path: Path) -> Path:
     --------
     >>> print(measured_beside(Path("results.json")), measured_beside(Path("part-1.json")))
     measured.json part-1.measured.json
+    >>> print(measured_beside(Path("results-h100.json")))
+    measured-h100.json
     """
-    return path.with_name(MEASURED_FILE if path.name == RESULTS_FILE else f"{path.stem}.measured.json")
+    in_entry = {file_on(RESULTS_FILE, track): file_on(MEASURED_FILE, track) for track in TRACKS}
+    return path.with_name(in_entry.get(path.name, f"{path.stem}.measured.json"))
 
 
 def write_text(path: Path, text: str) -> None:

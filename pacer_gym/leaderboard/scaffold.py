@@ -44,7 +44,7 @@ _TEMPLATE = """\
 name = {{ name | toml }}
 authors = {{ authors | toml }}
 suite = {{ suite | toml }}
-track = {{ track | toml }}
+track = {{ tracks | toml }}  # one, or a list
 family = {{ family | toml }}  # heuristic, learned or hybrid
 description = {{ description | toml }}
 source = {{ source | toml }}  # an address or a citation; may stay empty
@@ -89,7 +89,7 @@ class Draft:
         What was tuned, on the seeds for development.
     source : str
         An address or a citation.
-    track : str
+    tracks : sequence of str
         What it is scored on.
     """
 
@@ -102,7 +102,7 @@ class Draft:
     weights: Sequence[Path] = ()
     tuned: Sequence[str] = ()
     source: str = ""
-    track: str = "cpu"
+    tracks: Sequence[str] = ("cpu",)
 
 
 def make_submission(
@@ -156,7 +156,7 @@ def make_submission(
         name=draft.name,
         authors=list(draft.authors),
         suite=SUITE,
-        track=draft.track,
+        tracks=draft.tracks[0] if len(draft.tracks) == 1 else list(draft.tracks),
         family=draft.family,
         description=description,
         source=draft.source,

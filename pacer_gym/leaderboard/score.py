@@ -23,6 +23,7 @@ from pacer_gym.leaderboard.suite import (
     Setting,
     check_frozen,
     check_track,
+    on_track,
     suite_sha256,
 )
 from pacer_gym.leaderboard.tasks import check_tunable, scenario_job, tuned_settings
@@ -87,7 +88,7 @@ def score(
     track : str, default="cpu"
         Which machine.
     setting : Setting, default=OFFICIAL
-        How the suite is run.
+        How the suite is run; `OFFICIAL` and `QUICK` are what they are on the track.
     scenarios : sequence of str, optional
         Only these.
     store : str or path, optional
@@ -177,7 +178,8 @@ class ScorePlan:
                 for name in self.names
             }
             entries = run_all(jobs)
-            timed = scenario_job(_TIMED, self.track, QUICK.scenarios[_TIMED], own.get(_TIMED, self.base))
+            quick = on_track(QUICK, self.track).scenarios[_TIMED]
+            timed = scenario_job(_TIMED, self.track, quick, own.get(_TIMED, self.base))
             cost_us = runner.time_decisions(timed, timed.how.start_rps, timed.how.seeds[0])
         return Scored(
             results=self._results(entries),
@@ -225,6 +227,7 @@ def plan_score(
 ) -> ScorePlan:
     """Check the arguments of `score`, which explains them; nothing is simulated."""
     check_track(track)
+    setting = on_track(setting, track)
     check_backend(backend, address=address, n_jobs=n_jobs)
     check_tunable(tune)
     names = _chosen(setting, scenarios, shard)

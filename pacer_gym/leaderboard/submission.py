@@ -35,6 +35,7 @@ __all__ = [
     "Submission",
     "SubmissionError",
     "Tuning",
+    "check_entered",
     "find_submission",
     "load_submission",
     "read_submission",
@@ -77,8 +78,10 @@ class Submission:
         The folder, absolute.
     authors : tuple of str
         Who made it.
-    suite, track : str
+    suite : str
         What it is scored on.
+    tracks : tuple of str
+        Where: on one machine or several.
     family : str
         One of `FAMILIES`.
     description, source : str
@@ -103,7 +106,7 @@ class Submission:
     folder: Path
     authors: tuple[str, ...]
     suite: str
-    track: str
+    tracks: tuple[str, ...]
     family: str
     description: str
     source: str
@@ -123,6 +126,24 @@ class Submission:
     def settings_on(self, scenario: str) -> dict[str, object]:
         """Constructor arguments on one scenario."""
         return dict(self.settings) | dict(self.settings_by_scenario.get(scenario, {}))
+
+
+def check_entered(submission: Submission, track: str | None) -> str:
+    """Refuse a track that an entry is not entered on; without one, return its first.
+
+    Raises
+    ------
+    SubmissionError
+        If it is not; the message says which it is entered on.
+    """
+    if track is None:
+        return submission.tracks[0]
+    if track not in submission.tracks:
+        raise SubmissionError(
+            f"{submission.name} is entered on {', '.join(submission.tracks)}, not on {track}"
+            f"{did_you_mean(track, submission.tracks)}: add it to track in its {SUBMISSION_FILE}"
+        )
+    return track
 
 
 def submission_folder(board: str | Path, name: str) -> Path:
@@ -212,11 +233,14 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
         raise SubmissionError(f"{where} names {top['name']!r}, but its folder {name!r}: they must agree")
     if not top["authors"]:
         raise SubmissionError(f'{where} names no authors: give at least one, as in authors = ["A. Author"]')
-    for key, known in (("suite", (SUITE,)), ("track", tuple(TRACKS)), ("family", FAMILIES)):
-        if top[key] not in known:
+    tracks = (top["track"],) if isinstance(top["track"], str) else tuple(top["track"])
+    if len(set(tracks)) < len(tracks):
+        raise SubmissionError(f"{where}: track names each machine once, got {', '.join(tracks)}")
+    one_of = [("suite", top["suite"], (SUITE,)), ("family", top["family"], FAMILIES)]
+    for key, value, known in (*one_of, *(("track", track, tuple(TRACKS)) for track in tracks)):
+        if value not in known:
             raise SubmissionError(
-                f"{where}: {key} must be one of {', '.join(known)}, got {top[key]!r}"
-                f"{did_you_mean(top[key], known)}"
+                f"{where}: {key} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"
             )
     for scenario, settings in policy["settings_by_scenario"].items():
         if scenario not in SCENARIOS:
@@ -244,7 +268,7 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
         folder=folder,
         authors=tuple(top["authors"]),
         suite=top["suite"],
-        track=top["track"],
+        tracks=tuple(track for track in TRACKS if track in tracks),
         family=top["family"],
         description=top["description"],
         source=top["source"],

@@ -29,6 +29,10 @@ def _are_short(value: object) -> bool:
     )
 
 
+def _are_tracks(value: object) -> bool:
+    return _is_short(value) or (_are_short(value) and value != [])
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, dict)
 
@@ -44,7 +48,7 @@ TOP: Mapping[str, Rule] = {
     "name": (_is_short, _WORDS, _REQUIRED),
     "authors": (_are_short, _TEXTS, _REQUIRED),
     "suite": (_is_short, _WORDS, _REQUIRED),
-    "track": (_is_short, _WORDS, _REQUIRED),
+    "track": (_are_tracks, f"{_WORDS}, or a list of such", _REQUIRED),
     "family": (_is_short, _WORDS, _REQUIRED),
     "description": (_is_long, _TEXT, _REQUIRED),
     "source": (_is_long, _TEXT, ""),

@@ -10,7 +10,7 @@ from pacer_gym.latency.profiles import load_profile
 from pacer_gym.leaderboard.entries import Ran, capacity_entry, drift_entry
 from pacer_gym.leaderboard.official_search import PROBES, search_capacity
 from pacer_gym.leaderboard.runner import Job, Task, Wish
-from pacer_gym.leaderboard.suite import QUICK, ScenarioSetting, scenario_kind
+from pacer_gym.leaderboard.suite import QUICK, ScenarioSetting, on_track, scenario_kind
 from pacer_gym.scoring.budgets import BUDGETS_TOKENS
 from pacer_gym.workloads.scenarios import TRACKS
 from pacer_gym.workloads.seeds import DEV_SEEDS
@@ -157,7 +157,8 @@ def tuned_settings(
     own : mapping of str to mapping
         Settings of each scenario so far.
     """
-    jobs = tuning_jobs(key, {name: QUICK.scenarios[name] for name in names}, track, own)
+    quick = on_track(QUICK, track).scenarios
+    jobs = tuning_jobs(key, {name: quick[name] for name in names}, track, own)
     entries = run(jobs)
     best = best_values(key, [entries[name] for name in jobs], [job.scenario for job in jobs.values()])
     return {name: {**own[name], key: best[name]} for name in names}

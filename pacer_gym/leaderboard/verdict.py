@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pacer_gym.errors import PacerError
+from pacer_gym.leaderboard.entry_folder import FIRST_TRACK, VERIFIED_FILE, file_on
 from pacer_gym.leaderboard.lockdown import IN_FORCE
 from pacer_gym.leaderboard.plain_json import is_number, is_whole, read_plain
 from pacer_gym.leaderboard.results_schema import Check, ResultsError, is_text, require
-from pacer_gym.leaderboard.submission import VERIFIED_FILE
 from pacer_gym.leaderboard.texts import is_line
 from pacer_gym.scoring.export import to_json, write_whole
 from pacer_gym.workloads.scenarios import SCENARIOS
@@ -146,9 +146,9 @@ class Verdict:
         inside = all(runs.inside for runs in self.fresh.values())
         return not self.is_verified or bool(self.equal == self.cells > 0 and self.fresh and inside)
 
-    def write(self, folder: Path) -> Path:
-        """Write `verified.json` into an entry's folder, whole or not at all."""
-        path = folder / VERIFIED_FILE
+    def write(self, folder: Path, track: str = FIRST_TRACK) -> Path:
+        """Write the `verified.json` of a track into an entry's folder, whole or not at all."""
+        path = folder / file_on(VERIFIED_FILE, track)
 
         def fill(partial: Path) -> None:
             partial.write_text(self.to_json(), encoding="utf-8")

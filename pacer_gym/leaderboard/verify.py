@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pacer_gym.leaderboard.choice import choose_claims
 from pacer_gym.leaderboard.claims import Claim, check_claims, claims_of, setting_of
+from pacer_gym.leaderboard.entry_folder import RESULTS_FILE, file_on
 from pacer_gym.leaderboard.fresh import (
     LONG_S,
     claimed_at_capacity,
@@ -27,7 +28,7 @@ from pacer_gym.leaderboard.isolation import check_fences
 from pacer_gym.leaderboard.lockdown import IN_FORCE, Limits
 from pacer_gym.leaderboard.rerun import Ran, Run, VerifyProgress, check_untouched, run_isolated
 from pacer_gym.leaderboard.results import Results, read_results
-from pacer_gym.leaderboard.submission import RESULTS_FILE, Submission, SubmissionError
+from pacer_gym.leaderboard.submission import Submission, SubmissionError, check_entered
 from pacer_gym.leaderboard.suite import Setting
 from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.verdict import LONGEST_REASON, FreshRuns, Verdict
@@ -37,6 +38,7 @@ from pacer_gym.provenance import package_version
 def verify(
     submission: Submission,
     *,
+    track: str | None = None,
     seed: int | None = None,
     cells: int = 30,
     fresh_seeds: int = 6,
@@ -52,6 +54,8 @@ def verify(
     ----------
     submission : Submission
         The entry.
+    track : str, optional
+        Which of the entry's results; by default those of its first track.
     seed : int, optional
         Chooses runs and new seeds, to repeat a verification; an author who knows it can prepare for them,
         so by default the system's entropy does.
@@ -82,6 +86,7 @@ def verify(
     """
     ready = prepare_verification(
         submission,
+        track=track,
         seed=seed,
         cells=cells,
         fresh_seeds=fresh_seeds,
@@ -177,6 +182,7 @@ class Verification:
 def prepare_verification(
     submission: Submission,
     *,
+    track: str | None = None,
     seed: int | None = None,
     cells: int = 30,
     fresh_seeds: int = 6,
@@ -190,14 +196,17 @@ def prepare_verification(
     """
     check_fences(required=require_isolation)
     check_untouched(submission.policy_reference)
-    path = submission.folder / RESULTS_FILE
+    track = check_entered(submission, track)
+    path = submission.folder / file_on(RESULTS_FILE, track)
     if not path.is_file():
         raise SubmissionError(
-            f"{submission.name} has no {RESULTS_FILE}: 'pacer-gym score --submission {submission.name}' "
-            "writes it"
+            f"{submission.name} has no {path.name}: 'pacer-gym score --submission {submission.name} "
+            f"--track {track}' writes it"
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     results = read_results(path)
+    if results.track != track:
+        raise SubmissionError(f"{path} is of track {results.track}, not {track}: score the entry again")
     setting = setting or setting_of(results)
     contradictions = check_claims(submission, results, setting)
     chooser = random.SystemRandom() if seed is None else random.Random(seed)

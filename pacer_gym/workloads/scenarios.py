@@ -17,7 +17,24 @@ from pacer_gym.workloads.lengths import chat_lengths, divide_tokens
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import RandomStreams, spawn_streams
 from pacer_gym.workloads.traces import TRACES, load_trace, trace_cycles, trace_window
+from pacer_gym.workloads.tracks import TARGETS, TRACKS, TYPICAL_RPS, Track
 from pacer_gym.workloads.workload import Workload
+
+__all__ = [
+    "ARRIVALS",
+    "RELAXED",
+    "SCENARIOS",
+    "STANDARD",
+    "SUITE",
+    "TIGHT",
+    "TRACKS",
+    "TYPICAL_RPS",
+    "Drift",
+    "Scenario",
+    "Track",
+    "load_scenario",
+    "scenario_names",
+]
 
 SUITE = "v1"
 
@@ -25,55 +42,7 @@ Drift = Literal["none", "step", "ramp", "periodic", "cotenant"]
 
 ARRIVALS = {"poisson": poisson_arrivals, "mmpp": mmpp_arrivals}
 
-TIGHT, STANDARD, RELAXED = SLO(1.0, 0.06), SLO(2.0, 0.1), SLO(4.0, 0.2)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Track:
-    """A machine to serve the suite, and how much smaller than a datacentre's its requests are.
-
-    Attributes
-    ----------
-    name : str
-        What the track is called.
-    profile_name : str
-        The latency profile of its machine.
-    prompt_divisor, output_divisor : int
-        Prompts and outputs are divided by these, rounded up.
-    """
-
-    name: str
-    profile_name: str
-    prompt_divisor: int = 1
-    output_divisor: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("prompt_divisor", "output_divisor"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-
-
-# Outputs keep more of their length than prompts: divided by 8, every fifth code completion would be
-# a single token, which has no time per token to miss.
-TRACKS = {"cpu": Track(name="cpu", profile_name="cpu-smollm2-135m", prompt_divisor=8, output_divisor=2)}
-
-
-# Rates to start with: about what a good policy still carries on the track's machine.  They belong to
-# no scenario, since a variant of one would inherit a rate that is not its own.
-TYPICAL_RPS = {
-    "cpu": {
-        "poisson-tight": 4.9,
-        "poisson-standard": 6.5,
-        "poisson-relaxed": 7.6,
-        "bursty": 4.6,
-        "azure-chat": 6.6,
-        "azure-code": 1.8,
-        "drift-step": 4.2,
-        "drift-ramp": 5.2,
-        "drift-cotenant": 5.2,
-        "tiers": 5.3,
-    }
-}
+TIGHT, STANDARD, RELAXED = TARGETS["cpu"].tight, TARGETS["cpu"].standard, TARGETS["cpu"].relaxed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,10 +241,19 @@ def load_scenario(name: str, track: str = "cpu") -> Scenario:
     --------
     >>> load_scenario("drift-step").drift
     'step'
+    >>> load_scenario("drift-step", track="h100").slo
+    SLO(ttft_s=0.5, tpot_s=0.025)
     """
     if name not in SCENARIOS:
         hint = did_you_mean(name, SCENARIOS)
         raise WorkloadError(f"no scenario {name!r} in suite {SUITE}{hint}; there are {', '.join(SCENARIOS)}")
     if track not in TRACKS:
         raise WorkloadError(f"no track {track!r}; there are {', '.join(TRACKS)}")
-    return replace(SCENARIOS[name], track=TRACKS[track])
+    scenario, targets = SCENARIOS[name], TARGETS[track]
+    here = {TIGHT: targets.tight, STANDARD: targets.standard, RELAXED: targets.relaxed}
+    return replace(
+        scenario,
+        track=TRACKS[track],
+        slo=targets.code if scenario.needs_trace == "azure-code" else here[scenario.slo],
+        tiers=tuple(here[slo] for slo in scenario.tiers),
+    )

@@ -120,7 +120,8 @@ def test_a_folder_of_something_else_is_never_replaced(tmp_path):
         ({"settings": {"budget": 1}}, "no setting 'budget'"),
         ({"name": "My Policy"}, "small letters"),
         ({"settings_by_scenario": {"burst": {}}}, "did you mean 'bursty'"),
-        ({"track": "gpu"}, "track must be one of"),
+        ({"tracks": ["gpu"]}, "track must be one of"),
+        ({"tracks": []}, "or a list of such"),
     ],
 )
 def test_what_cannot_be_entered_is_refused_and_nothing_is_written(tmp_path, changes, told):

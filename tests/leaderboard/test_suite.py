@@ -70,7 +70,7 @@ def test_the_suite_is_the_frozen_one():
 
 
 def test_a_track_without_rates_is_refused():
-    with pytest.raises(PacerError, match="no track 'a99'; there are cpu"):
+    with pytest.raises(PacerError, match="no track 'a99'; there are cpu, a100, h100"):
         suite_sha256("a99")
 
 

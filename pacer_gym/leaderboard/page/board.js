@@ -318,7 +318,7 @@
     at("At.shown").textContent = `${count} of ${all} entries`;
   }
 
-  // Names of entries are in small letters, ids of the page begin with a capital.  "#name" marks a row, "#About.name" opens what is known of an entry.
+  // Names of entries are in small letters, ids of the page begin with a capital.  "#name" marks a row, "#name.track" one of another track than the first, "#About.name" opens what is known of an entry.
   function follow() {
     let id = "";
     try {
@@ -338,7 +338,7 @@
     target.classList.add("picked");
     if (isRow) target.setAttribute("aria-current", "true");
     else target.open = true;
-    const name = isRow ? id : id.slice("About.".length);
+    const name = target.dataset.name;
     for (const track of tracks) track.pick(track.section.contains(target) ? name : "");
     target.scrollIntoView({ block: isRow ? "center" : "start", inline: "start" });
   }
