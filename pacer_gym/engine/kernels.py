@@ -102,10 +102,17 @@ def step_lane(
 
 @njit(cache=True, inline=True)
 def receive_arrivals(t: Tables, lane: int) -> None:
-    """Queue what has arrived; with nothing to serve, jump to the next arrival."""
+    """Queue what has arrived; with nothing to serve, jump to the next arrival.
+
+    Of a closed loop a request arrives the moment that another one leaves it a place.
+    """
     row = t.lanes[lane]
     while row.next_arrival < row.num_requests:
         request = row.next_arrival
+        if row.concurrency > 0:
+            if request - row.finished - row.rejected >= row.concurrency:
+                return
+            t.request_f8[ARRIVAL_S, lane, request] = row.now_s
         arrival_s = t.request_f8[ARRIVAL_S, lane, request]
         if arrival_s > row.now_s:
             if row.num_prompts + row.num_decodes > 0:

@@ -42,6 +42,8 @@ LANE_DTYPE = np.dtype(
         ("free_blocks", "i8"),
         ("num_requests", "i8"),
         ("next_arrival", "i8"),
+        # Of a closed loop: most requests that are there at once; 0 where requests come by the clock.
+        ("concurrency", "i8"),
         ("num_decodes", "i8"),
         ("num_prompts", "i8"),
         ("num_prefilling", "i8"),
@@ -149,12 +151,14 @@ def load_lane(
         row[name] = getattr(limits, name)
     row["free_blocks"] = limits.num_blocks
     row["num_requests"] = n
+    row["concurrency"] = workload.concurrency or 0
     row["residual_cursor"] = residual_cursor
 
     f8, i8 = tables.request_f8[:, lane], tables.request_i8[:, lane]
     f8[:] = np.nan
     i8[:] = 0
-    f8[ARRIVAL_S, :n] = workload.arrival_s
+    # Of a closed loop nobody knows them beforehand.
+    f8[ARRIVAL_S, :n] = workload.arrival_s if workload.concurrency is None else np.nan
     f8[TTFT_SLO_S, :n] = workload.ttft_slo_s
     f8[TPOT_SLO_S, :n] = workload.tpot_slo_s
     i8[PROMPT_TOKENS, :n] = workload.prompt_tokens

@@ -91,6 +91,8 @@ class EpisodeSource:
         self._server: VllmServer | None = None
         self._horizon_s = horizon_s
         self._override = slo
+        if workload is not None:
+            self.engine.check_workload(workload)
         self._workload = workload
         self._check_drifts(self.choices)
 

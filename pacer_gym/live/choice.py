@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Union
 from pacer_gym.engine import DriftTable
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.policy import Policy, is_privileged
+from pacer_gym.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from pacer_gym.live.server import VllmServer
@@ -89,6 +90,19 @@ class EngineChoice:
             shown = repr(drift) if isinstance(drift, str) else "a table"
             raise ValueError(
                 f'drift must be "none" on a live engine, which nobody can slow down, got {shown}'
+            )
+
+    def check_workload(self, workload: Workload) -> None:
+        """Refuse to run a closed loop on a live engine.
+
+        Raises
+        ------
+        ValueError
+            If the engine is live and requests do not come by the clock.
+        """
+        if self.is_live and workload.concurrency is not None:
+            raise ValueError(
+                f"{workload!r} runs in the simulator only: a live engine is sent requests by the clock"
             )
 
     def check_policy(self, policy: Policy) -> None:

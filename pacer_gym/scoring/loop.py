@@ -171,6 +171,15 @@ class Rollout:
                 if progress is not None:
                     progress(engine.now_s)
         requests = engine.requests()
+        start_s, end_s = self.window_s
+        horizon_s = self.horizon_s
+        if self.workload.concurrency is not None:  # nothing arrives later than the last one is served
+            end_s = horizon_s = min(horizon_s, engine.now_s)
+            if end_s <= start_s:
+                raise ValueError(
+                    f"the closed loop was served within {end_s:.3f} s, before warmup_s={start_s} was over: "
+                    "shorten the warm-up, or ask for more requests"
+                )
         return RunRecord(
             request_columns={name: requests[name] for name in REQUEST_COLUMNS},
             step_columns=None if rows is None else _step_columns(rows),
@@ -184,8 +193,8 @@ class Rollout:
             profile_name=self.profile.name,
             drift=self.drift,
             slo=engine.spec.slo,
-            window_s=self.window_s,
-            horizon_s=self.horizon_s,
+            window_s=(start_s, end_s),
+            horizon_s=horizon_s,
             end_s=engine.now_s,
             num_steps=num_steps,
             step_s_sum=step_s_sum,

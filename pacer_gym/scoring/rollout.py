@@ -14,10 +14,11 @@ from numbers import Real
 
 import numpy as np
 
-from pacer_gym.engine import DRIFT_KINDS, DriftTable, check_drift_kind, checked_drift
+from pacer_gym.engine import DriftTable, check_drift_kind
 from pacer_gym.latency.profiles import Profile, load_profile
 from pacer_gym.live.choice import EngineChoice, Model
 from pacer_gym.policy import Policy, load_policy, policy_reference
+from pacer_gym.scoring.arguments import check_drift, check_numbers, require
 from pacer_gym.scoring.loop import Progress, Rollout
 from pacer_gym.scoring.record import RunRecord
 from pacer_gym.workloads.own_trace import TraceScenario, trace_scenario
@@ -25,6 +26,9 @@ from pacer_gym.workloads.scenarios import Scenario, load_scenario
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
 from pacer_gym.workloads.workload import Workload
+
+# A closed loop ends with its requests; this only keeps one that is never served from running for ever.
+_LONGEST_LOOP_S = 1e6
 
 
 def prepare(
@@ -63,11 +67,11 @@ def prepare(
         ("rate_rps", rate_rps), ("horizon_s", horizon_s), ("warmup_s", warmup_s), ("drain_s", drain_s)
     ):  # fmt: skip
         if value is not None:
-            _require(number, value, Real, "a number")
-    _check_numbers(seed, horizon_s, drain_s)
+            require(number, value, Real, "a number")
+    check_numbers(seed, horizon_s, drain_s)
     if slo is not None:
-        _require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
-    drift = None if drift is None else _check_drift(drift)
+        require("slo", slo, SLO, "an SLO, as in SLO(ttft_s=2.0, tpot_s=0.1)")
+    drift = None if drift is None else check_drift(drift)
     choice = EngineChoice(name=engine, model=model, settings=dict(engine_settings or {}))
     if isinstance(policy, str | os.PathLike):
         policy = load_policy(policy)
@@ -78,11 +82,11 @@ def prepare(
     if isinstance(profile, str | os.PathLike):
         profile = load_profile(profile)
     if profile is not None:
-        _require("profile", profile, Profile, "a name, a .json file or a Profile")
+        require("profile", profile, Profile, "a name, a .json file or a Profile")
 
     name = None
     if workload is not None:
-        _require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
+        require("workload", workload, Workload, "a Workload, as Workload.from_csv reads one")
         if rate_rps is not None:
             raise ValueError(
                 "rate_rps goes with a scenario; workload.scaled_to(rate_rps) changes a workload's"
@@ -93,7 +97,7 @@ def prepare(
     else:
         assert scenario is not None
         scenario = load_scenario(scenario) if isinstance(scenario, str) else scenario
-        _require("scenario", scenario, Scenario, "a name or a Scenario")
+        require("scenario", scenario, Scenario, "a name or a Scenario")
         if rate_rps is None:
             raise ValueError(
                 f"scenario {scenario.name!r} needs rate_rps, how many requests a second to offer"
@@ -107,12 +111,13 @@ def prepare(
 
     choice.check_drift(drift or "none")
     choice.check_policy(policy)
+    choice.check_workload(workload)
     if isinstance(drift, str):
         check_drift_kind(drift, horizon_s)
     if not 0.0 <= warmup_s < horizon_s:
         raise ValueError(f"warmup_s must be at least 0 and below horizon_s={horizon_s}, got {warmup_s}")
     last_s = float(workload.arrival_s[-1])
-    if last_s < warmup_s:
+    if last_s < warmup_s and workload.concurrency is None:
         raise ValueError(
             f"no request arrives after warmup_s={warmup_s}, the last at {last_s:.3f} s: shorten the warm-up"
         )
@@ -181,7 +186,8 @@ def run(
         scenario's, or "none".
     horizon_s : float, optional
         Arrivals stop here, in seconds; by default the scenario's, or the first
-        whole second after the workload's last arrival.
+        whole second after the workload's last arrival.  A closed loop ends when all of its
+        requests are served, if that is sooner.
     warmup_s : float, default=0.0
         Requests that arrive before this are served but not judged.
     drain_s : float, default=300.0
@@ -249,30 +255,6 @@ def retargeted(scenario: Scenario, slo: SLO) -> Scenario:
     return replace(scenario, slo=slo)
 
 
-def _require(name: str, value: object, kind: type, what: str) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {what}, got {value!r}")
-
-
-def _check_numbers(seed: int, horizon_s: float | None, drain_s: float) -> None:
-    """Refuse values that no workload could make sense of."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
-    if horizon_s is not None and not 0.0 < horizon_s < math.inf:
-        raise ValueError(f"horizon_s must be a positive, finite number of seconds, got {horizon_s}")
-    if not drain_s >= 0.0:
-        raise ValueError(f"drain_s must be at least 0 seconds, got {drain_s}")
-
-
-def _check_drift(drift: str | DriftTable) -> str | DriftTable:
-    """Refuse an unknown kind; take a copy of a table, so that the run keeps what it was given."""
-    if isinstance(drift, DriftTable):
-        return checked_drift(drift)
-    if not isinstance(drift, str) or drift not in DRIFT_KINDS:
-        raise ValueError(f"drift must be one of {', '.join(DRIFT_KINDS)} or a DriftTable, got {drift!r}")
-    return drift
-
-
 def _complete(workload: Workload, slo: SLO | None, horizon_s: float | None) -> tuple[Workload, float]:
     """Give a workload its targets and its end."""
     complete = workload.ttft_slo_s is not None and workload.tpot_slo_s is not None
@@ -281,6 +263,8 @@ def _complete(workload: Workload, slo: SLO | None, horizon_s: float | None) -> t
     if slo is not None and complete:
         raise ValueError("each request of the workload has targets of its own: leave slo out")
     workload = workload if slo is None else workload.with_slo(slo)
+    if workload.concurrency is not None:
+        return workload, _LONGEST_LOOP_S if horizon_s is None else horizon_s
     if horizon_s is None:
         # The first whole second after the last arrival, so that the window holds them all.
         return workload, math.floor(workload.arrival_s[-1]) + 1.0

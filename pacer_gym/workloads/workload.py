@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pacer_gym.errors import WorkloadError
+from pacer_gym.workloads.checks import as_numbers, check_closed_loop, check_count
 from pacer_gym.workloads.columns import REQUIRED, TARGETS, find_breach, read_columns
 from pacer_gym.workloads.slo import SLO
 
@@ -34,6 +35,9 @@ class Workload:
         A target of ``inf`` is always met.
     name : str
         What to call the workload in reports.
+    concurrency : int or None
+        Of a closed loop: how many requests are with the engine at any time; `arrival_s` is 0 then.
+        None where requests come by the clock, whatever the engine does.
 
     Raises
     ------
@@ -53,10 +57,11 @@ class Workload:
     ttft_slo_s: np.ndarray | None = None
     tpot_slo_s: np.ndarray | None = None
     name: str = ""
+    concurrency: int | None = None
 
     def __post_init__(self) -> None:
         columns = {
-            name: _as_numbers(name, values)
+            name: as_numbers(name, values)
             for name in (*REQUIRED, *TARGETS)
             if (values := getattr(self, name)) is not None or name in REQUIRED
         }
@@ -72,6 +77,8 @@ class Workload:
             own = np.array(values, dtype=np.int64 if name in REQUIRED[1:] else np.float64)
             own.flags.writeable = False
             object.__setattr__(self, name, own)
+        if self.concurrency is not None:
+            check_closed_loop(self.concurrency, self.arrival_s)
 
     def __len__(self) -> int:
         """Count the requests."""
@@ -80,8 +87,9 @@ class Workload:
     def __repr__(self) -> str:
         """Name, count, span and mean lengths in one line."""
         requests = "1 request" if len(self) == 1 else f"{len(self):,} requests"
+        loop = None if self.concurrency is None else f"in a closed loop of {self.concurrency}"
         return (
-            f"<Workload {self.name or 'unnamed'}: {requests} in {self.arrival_s[-1]:.1f} s, "
+            f"<Workload {self.name or 'unnamed'}: {requests} {loop or f'in {self.arrival_s[-1]:.1f} s'}, "
             f"mean prompt {self.prompt_tokens.mean():.0f} and output {self.output_tokens.mean():.0f} tokens>"
         )
 
@@ -103,6 +111,52 @@ class Workload:
         if span_s == 0.0:
             raise WorkloadError(f"{self!r} has no rate: all its requests arrive at {self.arrival_s[0]} s")
         return (len(self) - 1) / span_s
+
+    @classmethod
+    def closed_loop(
+        cls,
+        concurrency: int,
+        prompt_tokens: ArrayLike,
+        output_tokens: ArrayLike,
+        requests: int,
+        *,
+        name: str = "closed-loop",
+    ) -> "Workload":
+        """Requests of so many users who each send the next one when the last is done.
+
+        The load follows the engine, which is how engines are benchmarked, and not what a service meets.
+
+        Parameters
+        ----------
+        concurrency : int
+            Requests that are with the engine at any time, from 1.
+        prompt_tokens, output_tokens : int or (requests,) array_like of int
+            Lengths, of all or of each request, in tokens.
+        requests : int
+            How many are served in all, 1 or more.
+        name : str, default="closed-loop"
+
+        Returns
+        -------
+        Workload
+            Its requests arrive when they are run: at 0, or when another one is done or rejected.
+
+        Raises
+        ------
+        WorkloadError
+            If a value is out of range, or lengths are not `requests` in number.
+
+        Examples
+        --------
+        >>> Workload.closed_loop(8, 1024, 128, requests=80)
+        <Workload closed-loop: 80 requests in a closed loop of 8, mean prompt 1024 and output 128 tokens>
+        """
+        check_count("requests", requests)
+        prompts, outputs = (
+            np.full(requests, tokens) if np.ndim(tokens) == 0 else np.asarray(tokens)
+            for tokens in (prompt_tokens, output_tokens)
+        )
+        return cls(np.zeros(requests), prompts, outputs, name=name, concurrency=concurrency)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> "Workload":
@@ -137,7 +191,14 @@ class Workload:
         ----------
         path : str or path-like
             File to write; an existing one is replaced.
+
+        Raises
+        ------
+        WorkloadError
+            If it is a closed loop.
         """
+        if self.concurrency is not None:
+            raise WorkloadError(f"{self!r} has no arrival times to write: keep the call that makes it")
         columns = {name: values.tolist() for name, values in self._columns().items()}
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(",".join(columns) + "\n")
@@ -218,7 +279,8 @@ class Workload:
         """
         if n < 1:
             raise ValueError(f"a workload keeps at least 1 request, got n={n}")
-        return self._of({name: values[:n] for name, values in self._columns().items()}, name=self.name)
+        first = {name: values[:n] for name, values in self._columns().items()}
+        return replace(self._of(first, name=self.name), concurrency=self.concurrency)
 
     def _columns(self) -> dict[str, np.ndarray]:
         """The arrays that are there, by name."""
@@ -235,18 +297,3 @@ class Workload:
             tpot_slo_s=columns.get("tpot_slo_s"),
             name=name,
         )
-
-
-def _as_numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """Make a 1-d array of numbers, or say why not."""
-    try:
-        array = np.asarray(values)
-    except ValueError:  # ragged nested lists
-        raise WorkloadError(f"{name} must be a one-dimensional array of numbers") from None
-    if array.ndim == 1 and array.size == 0:
-        array = array.astype(np.float64)
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise WorkloadError(
-            f"{name} must be a one-dimensional array of numbers, got shape {array.shape} of {array.dtype}"
-        )
-    return array

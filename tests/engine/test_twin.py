@@ -1,9 +1,11 @@
 """The compiled engine and its plain twin agree to the last bit, at every step."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.view import EngineView, StepOutcome
@@ -67,6 +69,14 @@ def run_both(case: Case) -> Counter[str]:
 @settings(max_examples=150)
 def test_engine_and_twin_agree_at_every_step(case):
     run_both(case)
+
+
+@given(cases, st.integers(1, 8))
+@settings(max_examples=60)
+def test_they_agree_in_a_closed_loop_too(case, concurrency):
+    arrival_s = np.zeros(len(case.workload))
+    looped = replace(case, workload=replace(case.workload, arrival_s=arrival_s, concurrency=concurrency))
+    run_both(looped)
 
 
 def test_they_agree_through_thousands_of_preemptions():

@@ -16,7 +16,7 @@ from pacer_gym.latency.features import write_features
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.latency.step_time import mean_step_s
 from pacer_gym.workloads.workload import Workload
-from tests.engine.twin_request import Request, column
+from tests.engine.twin_request import NEVER, Request, column
 
 # Columns of a view, and the fields of a request that they show.
 TIMES = {name: name for name in ("arrival_s", "first_token_s", "ttft_slo_s", "tpot_slo_s")}
@@ -40,7 +40,10 @@ class Twin:
         self.profile, self.limits, self.drift = profile, profile.limits, drift
         given = [getattr(workload, name).tolist() for name in REQUEST_COLUMNS[:5]]
         self.all = [Request(k, *row) for k, row in enumerate(zip(*given, strict=True))]
-        self.future = list(self.all)
+        self.future, self.concurrency = list(self.all), workload.concurrency
+        if self.concurrency is not None:
+            for request in self.all:
+                request.arrival_s = NEVER
         self.queue: list[Request] = []
         self.running: list[Request] = []
         self.preempted: list[Request] = []
@@ -224,7 +227,7 @@ class Twin:
     def _receive(self) -> None:
         """Let arrivals join, jump to the next one if nothing else is left, and judge."""
         self._join()
-        while not self.has_work and self.future:
+        while not self.has_work and self.future and self.concurrency is None:
             self.now_s = self.future[0].arrival_s
             self._join()
         for request in self.all:
@@ -233,13 +236,19 @@ class Twin:
 
     def _join(self) -> None:
         limits = self.limits
-        while self.future and self.future[0].arrival_s <= self.now_s:
+        while self.future and self._arrives(self.future[0]):
             request = self.future.pop(0)
             tokens = request.prompt_tokens + request.output_tokens
             if tokens > min(limits.max_model_tokens, limits.num_blocks * limits.block_tokens):
                 request.rejected = True
             else:
                 self.queue.append(request)
+
+    def _arrives(self, request: Request) -> bool:
+        """Whether a request is there by now; of a closed loop, the moment there is a place for it."""
+        if self.concurrency is not None and len(self.running) + len(self.queue) < self.concurrency:
+            request.arrival_s = self.now_s
+        return request.arrival_s <= self.now_s
 
     def _judge(self, request: Request) -> int:
         if request.rejected:

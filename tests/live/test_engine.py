@@ -157,6 +157,11 @@ def test_what_a_live_engine_cannot_do_is_refused_before_it_serves(server, change
         run_live(server, "fixed_budget", tiny_workload(3, seconds=0.1), **changes)
 
 
+def test_a_closed_loop_is_refused_before_it_serves(server):
+    with pytest.raises(ValueError, match="runs in the simulator only"):
+        run_live(server, "fixed_budget", pg.Workload.closed_loop(2, 10, 10, requests=5))
+
+
 def test_a_policy_that_looks_behind_the_view_is_refused(server):
     with pytest.raises(ValueError, match="only the simulator"):
         run_live(server, "oracle", tiny_workload(3, seconds=0.1))
