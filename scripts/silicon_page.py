@@ -59,10 +59,10 @@ ms.
 The 21 rows of Llama-3.1-8B on H200 come from another harness, which the file does not describe. Users
 who send the next request when the last is done would have had {most:.0f} % of the prompt tokens
 computed that the kernels reach with nothing but prompts, in the worst row, and more than they reach in
-{impossible} of {small}. What was measured is {least:.1f} to {times:.1f} times a step of decodes alone: prompts
-were cached, or all users were measured in a single wave. So these rows tell nothing about prompts and
-decodes in one step. The composed loop is slower than each of them, so that a host overhead fitted to
-them would be 0.
+{impossible} of {small}. What was measured is {least:.1f} to {times:.1f} times a step of decodes alone:
+prompts were cached, or all users were measured in a single wave. So these rows tell nothing about
+prompts and decodes in one step. The composed loop takes longer per token than each of them, so that a
+host overhead fitted to them would be 0.
 
 {small_rows}
 
