@@ -139,8 +139,8 @@ def as_page(
 Share of requests within both targets, in %, with 95 % bootstrap intervals over seeds, while the machine is
 slowed and over the whole run. {rate_rps} req/s, {SHARE:.0%} of the {capacity.capacity_rps:.2f} req/s that
 `{REFERENCE}` {USUAL_TOKENS[track]} carries on poisson-standard without drift. Seeds {TABLE_SEEDS[0]} to
-{TABLE_SEEDS[-1]}, {HORIZON_S:.0f} s each. drift-cotenant is slowed now and then over the whole run, so that its two
-columns are equal. The study's figures are from another engine, 1.5 times slowed."""
+{TABLE_SEEDS[-1]}, {HORIZON_S:.0f} s each. drift-cotenant is slowed now and then over the whole run, so
+that its two columns are equal. The study's figures are from another engine, 1.5 times slowed."""
     ]
     for scenario, policies in results.items():
         budgets = tuned[scenario]
