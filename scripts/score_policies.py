@@ -1,13 +1,14 @@
 """Enter, score and verify every ranked policy of `policies/`, and make the board of them.
 
-    python scripts/score_policies.py [--only NAME] [--jobs -1] [--no-verify]
+    python scripts/score_policies.py [--only NAME] [--track cpu] [--jobs -1] [--no-verify]
 
 Runs the commands that anybody runs for an entry of their own: `pacer-gym submit`, `score`, `verify`, `board`.
 What an entry already has is left alone, and finished runs are kept, so a killed call goes on where it stood.
-Fixed budgets and deadline order are entered twice: at 128 tokens, and tuned for each scenario on
-the seeds for development.
+An entry that is not on a track yet is put on it.  Fixed budgets and deadline order are entered twice: at
+128 tokens, and tuned for each scenario on the seeds for development.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,10 @@ from typing import Annotated
 
 import typer
 
+from pacer_gym.leaderboard.entry_folder import RESULTS_FILE, SUBMISSION_FILE, VERIFIED_FILE, file_on
+from pacer_gym.leaderboard.submission import load_submission
 from pacer_gym.policy import is_privileged, load_policy, policy_names
+from pacer_gym.workloads.scenarios import TRACKS
 
 FOLDER = Path("leaderboard/submissions")
 SOURCES = {
@@ -37,25 +41,40 @@ TUNED = ("fixed_budget", "deadline_order")
 
 def main(
     only: Annotated[list[str] | None, typer.Option(help="Entries to make; all by default.")] = None,
+    track: Annotated[list[str] | None, typer.Option(help="Tracks to score on; all by default.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes: -1 for one a core.")] = -1,
     verify: Annotated[bool, typer.Option(help="Whether to verify what was scored.")] = True,
 ) -> None:
     """Make the entries that are missing, each as far as it has to go."""
-    wanted = entries()
+    wanted, tracks = entries(), track or list(TRACKS)
     for name in only or wanted:
         if name not in wanted:
             raise typer.BadParameter(f"no entry {name!r}; there are {', '.join(wanted)}")
         policy, tuned = wanted[name]
         folder = FOLDER / name
-        if not (folder / "submission.toml").exists():
+        if not (folder / SUBMISSION_FILE).exists():
             extra = ["--tuned", "budget_tokens"] if tuned else []
+            extra += [word for one in tracks for word in ("--track", one)]
             command("submit", policy, "--name", name, "--author", "PacerGym", *extra, *source(policy))
-        if not (folder / "results.json").exists():
-            extra = ["--tune", "budget_tokens"] if tuned else []
-            command("score", "--submission", name, "--jobs", str(jobs), *extra)
-        if verify and not (folder / "verified.json").exists():
-            command("verify", name, "--jobs", str(jobs))
+        enter(folder, tracks)
+        for one in tracks:
+            if not (folder / file_on(RESULTS_FILE, one)).exists():
+                extra = ["--tune", "budget_tokens"] if tuned else []
+                command("score", "--submission", name, "--track", one, "--jobs", str(jobs), *extra)
+            if verify and not (folder / file_on(VERIFIED_FILE, one)).exists():
+                command("verify", name, "--track", one, "--jobs", str(jobs))
     command("board")
+
+
+def enter(folder: Path, tracks: list[str]) -> None:
+    """Put an entry on the tracks that it is not on yet."""
+    on = load_submission(folder).tracks
+    listed = [track for track in TRACKS if track in {*on, *tracks}]
+    if tuple(listed) != on:
+        path = folder / SUBMISSION_FILE
+        told = ", ".join(f'"{track}"' for track in listed)
+        text = re.sub(r"(?m)^track = .*$", f"track = [{told}]", path.read_text(encoding="utf-8"), count=1)
+        path.write_text(text, encoding="utf-8")
 
 
 def entries() -> dict[str, tuple[str, bool]]:
