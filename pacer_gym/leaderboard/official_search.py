@@ -156,6 +156,8 @@ class _Searching:
             yield from self.ask(0, self.first[:PROBES])
             if not any(self.known[0].values()):
                 return self.hopeless()
+            # So that the curve tells of these runs too: without them nobody could repeat the search.
+            yield from self.ask(0, self.first)
         yield from self.ask(self.start, self.first)
         yield from self.bracket(self.first, self.setting.target, _FIRST_RUNGS)
         yield from self.near()

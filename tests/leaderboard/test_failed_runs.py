@@ -29,15 +29,15 @@ def run(rate_rps, seed, share=1.0, failed=False, **more):
     return Ran(rate_rps=rate_rps, seed=seed, metrics=metrics, failed=WHY if failed else None)
 
 
-def searched(fails=lambda rate_rps, seed: False):
-    """An honest entry of a policy that carries 9 requests/s, and fails in some runs."""
+def searched(fails=lambda rate_rps, seed: False, carries_rps=9.0, how=HOW):
+    """An honest entry of a policy that carries so many requests/s, and fails in some runs."""
 
     def one(rate_rps, seed):
-        return run(rate_rps, seed, float(rate_rps < 9.0), fails(rate_rps, seed))
+        return run(rate_rps, seed, float(rate_rps < carries_rps), fails(rate_rps, seed))
 
-    found, asked = drive(search_capacity(HOW), lambda rate_rps, seed: one(rate_rps, seed).attainment)
+    found, asked = drive(search_capacity(how), lambda rate_rps, seed: one(rate_rps, seed).attainment)
     ran = [one(ask.rate_rps, seed) for ask in asked for seed in ask.seeds]
-    return json.loads(to_json(capacity_entry(found, ran, HOW, {})))
+    return json.loads(to_json(capacity_entry(found, ran, how, {})))
 
 
 def drifted(*failing):
@@ -52,6 +52,14 @@ def drifted(*failing):
 @pytest.mark.parametrize("fails", [lambda r, s: False, lambda r, s: r > 9.0, lambda r, s: True])
 def test_an_honest_entry_with_failures_holds_together(fails):
     assert entry_contradictions(searched(fails), HOW) == []
+
+
+def test_an_entry_that_meets_nothing_at_the_common_rate_but_carries_less_can_be_searched_again():
+    how = replace(HOW, seeds=(1000, 1001, 1002, 1003), first_seeds=3)
+    entry = searched(carries_rps=0.5 * how.start_rps, how=how)
+    assert not any(entry["reference"]["by_seed"]["attainment"])
+    assert 0.3 * how.start_rps < entry["capacity_rps"] < 0.7 * how.start_rps
+    assert entry_contradictions(entry, how) == []
 
 
 @pytest.mark.parametrize("failing", [(), (3,), DRIFT.seeds])
