@@ -54,7 +54,8 @@ def assert_same(ours, theirs):
 
 def test_these_are_compiled():
     assert [
-        *("deadline_order", "fixed_budget", "least_laxity", "p_pas", "pacer", "srpf", "vllm_default"),
+        *("deadline_order", "fair_batching", "fixed_budget", "least_laxity", "p_pas", "pacer", "qoserve"),
+        *("slos_serve", "sola", "srpf", "vllm_default"),
     ] == NAMES
 
 
@@ -74,6 +75,33 @@ def test_pacer_with_other_settings_is_the_same(settings):
     assert_same(ours, theirs)
     for field in ("ratio", "num_scored", "num_missed", "miss_rate"):
         assert getattr(compiled.ratio_bound, field) == getattr(plain.ratio_bound, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("fair_batching", {"clock": "first_token", "margin": 1.1}),
+        ("qoserve", {"clock": "first_token", "margin": 1.0}),
+        ("qoserve", {"least_tokens": 16, "token_weight_s": 0.0}),
+        ("qoserve", {"least_tokens": 10**30}),
+        ("slos_serve", {"margin": 1.3}),
+        ("sola", {"margin": 0.8}),
+    ],
+)
+@pytest.mark.parametrize("rate_rps", [4.0, 7.0])
+def test_a_rule_of_the_literature_with_other_settings_is_the_same(name, settings, rate_rps):
+    *_, ours, theirs = both(name, settings, scenario="tiers", rate_rps=rate_rps, seed=6, horizon_s=150.0)
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_that_pads_its_batches_is_the_same(name):
+    profile = load_profile("cpu-smollm2-135m")
+    profile = replace(profile, batch_buckets=np.array([8, 16, 32, 64, 128, 256]))
+    *_, ours, theirs = both(
+        name, scenario="poisson-standard", rate_rps=6.0, seed=8, horizon_s=90.0, profile=profile
+    )
+    assert_same(ours, theirs)
 
 
 def stalled():
@@ -117,8 +145,16 @@ def small_engine():
 def test_an_engine_that_nobody_has_measured_is_learned_in_python(name):
     policy, spec = load_policy(name), small_engine().spec
     policy.reset(replace(spec, coefficients=None, calibration_ratios=None), np.random.default_rng(0))
-    needs_times = name in ("deadline_order", "least_laxity", "pacer")
-    assert (compiled_steps(policy) is None) == needs_times
+    needs_times = (
+        "deadline_order",
+        "fair_batching",
+        "least_laxity",
+        "pacer",
+        "qoserve",
+        "slos_serve",
+        "sola",
+    )
+    assert (compiled_steps(policy) is None) == (name in needs_times)
 
 
 def test_a_run_may_stop_and_go_on():
