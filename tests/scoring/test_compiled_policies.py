@@ -54,8 +54,8 @@ def assert_same(ours, theirs):
 
 def test_these_are_compiled():
     assert [
-        *("deadline_order", "fair_batching", "fixed_budget", "least_laxity", "p_pas", "pacer", "qoserve"),
-        *("slos_serve", "sola", "srpf", "vllm_default"),
+        *("aimd", "deadline_order", "fair_batching", "fixed_budget", "least_laxity", "p_pas", "pacer"),
+        *("qoserve", "random_budget", "slos_serve", "sola", "srpf", "vllm_default"),
     ] == NAMES
 
 
@@ -80,16 +80,20 @@ def test_pacer_with_other_settings_is_the_same(settings):
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
+        ("aimd", {"budget_tokens": 400, "increase_tokens": 3, "decrease": 0.9}),
+        ("aimd", {"budget_tokens": 10**30, "increase_tokens": 10**30, "decrease": 1e-300}),
         ("fair_batching", {"clock": "first_token", "margin": 1.1}),
         ("qoserve", {"clock": "first_token", "margin": 1.0}),
         ("qoserve", {"least_tokens": 16, "token_weight_s": 0.0}),
         ("qoserve", {"least_tokens": 10**30}),
+        ("random_budget", {"least_tokens": 1}),
+        ("random_budget", {"least_tokens": 10**30}),
         ("slos_serve", {"margin": 1.3}),
         ("sola", {"margin": 0.8}),
     ],
 )
 @pytest.mark.parametrize("rate_rps", [4.0, 7.0])
-def test_a_rule_of_the_literature_with_other_settings_is_the_same(name, settings, rate_rps):
+def test_a_policy_with_other_settings_is_the_same(name, settings, rate_rps):
     *_, ours, theirs = both(name, settings, scenario="tiers", rate_rps=rate_rps, seed=6, horizon_s=150.0)
     assert_same(ours, theirs)
 
@@ -145,20 +149,13 @@ def small_engine():
 def test_an_engine_that_nobody_has_measured_is_learned_in_python(name):
     policy, spec = load_policy(name), small_engine().spec
     policy.reset(replace(spec, coefficients=None, calibration_ratios=None), np.random.default_rng(0))
-    needs_times = (
-        "deadline_order",
-        "fair_batching",
-        "least_laxity",
-        "pacer",
-        "qoserve",
-        "slos_serve",
-        "sola",
-    )
-    assert (compiled_steps(policy) is None) == (name in needs_times)
+    needs_no_times = ("aimd", "fixed_budget", "p_pas", "random_budget", "srpf", "vllm_default")
+    assert (compiled_steps(policy) is not None) == (name in needs_no_times)
 
 
-def test_a_run_may_stop_and_go_on():
-    policy, plain = load_policy("pacer"), load_policy("pacer")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_may_stop_and_go_on(name):
+    policy, plain = load_policy(name), load_policy(name)
     rollout = prepare(policy, "bursty", rate_rps=5.0, seed=7, horizon_s=60.0)
     engines = [
         Simulator(rollout.workload, rollout.profile, streams=spawn_streams(7), slo=rollout.slo)
