@@ -13,6 +13,8 @@ from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.policy import compiled_steps, load_policy, policy_names
 from pacer_gym.scoring.rollout import prepare, run
+from pacer_gym.tactics.budget_loop import BudgetLoop
+from pacer_gym.tactics.forecast_loop import ForecastLoop
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
 from pacer_gym.workloads.workload import Workload
@@ -140,6 +142,23 @@ def test_an_engine_short_of_blocks_is_the_same(name, seed):
     assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_small_engine_where_some_are_late_from_the_start_is_the_same(name, seed):
+    rng = np.random.default_rng(seed)
+    workload = Workload(
+        arrival_s=np.sort(rng.uniform(0.0, 25.0, 120)),
+        prompt_tokens=rng.integers(1, 250, 120),
+        output_tokens=np.where(rng.random(120) < 0.7, 1, rng.integers(1, 250, 120)),
+        ttft_slo_s=rng.choice([0.01, 0.3, 2.0, 20.0], 120),
+        tpot_slo_s=rng.choice([0.02, 0.05, 0.1, 0.4], 120),
+    )
+    limits = EngineLimits(num_blocks=48, max_running=12, max_model_tokens=512, max_batched_tokens=256)
+    profile = replace(load_profile("cpu-smollm2-135m"), limits=limits)
+    *_, ours, theirs = both(name, workload=workload, profile=profile, seed=seed)
+    assert_same(ours, theirs)
+
+
 def small_engine():
     workload = Workload(arrival_s=[0.0], prompt_tokens=[10], output_tokens=[4]).with_slo(SLO(2.0, 0.1))
     return Simulator(workload, load_profile("cpu-smollm2-135m"), streams=spawn_streams(0))
@@ -198,3 +217,10 @@ def test_a_copy_has_the_loop_until_it_is_changed(tmp_path):
         policy = load_policy(path)
         policy.reset(small_engine().spec, np.random.default_rng(0))
         assert (compiled_steps(policy) is not None) == is_compiled
+
+
+def test_a_loop_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"rule must be one of fair_batching, .*, got 'fcfs'"):
+        ForecastLoop(small_engine().spec, "fcfs", margin=1.0)
+    with pytest.raises(ValueError, match=r"order must be one of arrival, .*, got 'random'"):
+        BudgetLoop(small_engine().spec, 64, order="random")
