@@ -120,7 +120,7 @@ def usable_cores() -> int:
 
 
 def _program(word: str) -> list[str]:
-    """What to type for a program, wherever it is installed: its folder differs from one machine to the next."""
+    """What to type for a program, wherever it is installed."""
     path = PurePath(word)
     if path.name == "__main__.py":
         package = path.parent.name
