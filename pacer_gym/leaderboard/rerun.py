@@ -63,6 +63,8 @@ def run_isolated(
     progress: VerifyProgress | None = None,
 ) -> list[Ran]:
     """Make runs, each with the policy in a process of its own; in the order of `runs`."""
+    from concurrent.futures.process import BrokenProcessPool
+
     import joblib  # takes as long to import as the rest of the room
 
     # Long ones first and one at a time, so that no core is left with much at the end.
@@ -76,6 +78,11 @@ def run_isolated(
             ran[k] = finished
             if progress is not None:
                 progress(len(ran), len(runs))
+    except BrokenProcessPool:  # no policy can reach it
+        raise IsolationError(
+            "a process that simulates for the policy has been ended by the system, perhaps for want of "
+            "memory: verify again, with fewer --jobs"
+        ) from None
     finally:
         _close_nurseries()
     return [ran[k] for k in range(len(runs))]
