@@ -79,11 +79,12 @@ def score_policy(
         from pacer_gym.leaderboard.score import plan_score
         from pacer_gym.leaderboard.shards import read_shard
         from pacer_gym.leaderboard.suite import OFFICIAL, QUICK
-        from pacer_gym.scoring.export import check_destination
+        from pacer_gym.scoring.destination import check_destination
 
         if (policy is None) == (submission is None):
             raise UserMistake("name either a policy, as in 'pacer-gym score pacer', or a --submission")
         part = None if shard is None else read_shard(shard)
+        is_entrys, may_replace = False, force
         what: str | Submission
         given: dict[str, object] | None
         if submission is not None:
@@ -93,15 +94,16 @@ def score_policy(
             given, track = None, what.track
             if tune is not None and tune not in what.tuning.what:
                 raise UserMistake(f"{submission} tunes {tune}: say so in its submission.toml, [tuning] what")
-            # What is there is what this command wrote before, for another state of the same entry.
-            out, force = (entry_folder / RESULTS_FILE, True) if out is None else (out, force)
+            if out is None:
+                # What is there is what this command wrote before, for another state of the same entry.
+                out, is_entrys, may_replace = entry_folder / RESULTS_FILE, True, True
         else:
             assert policy is not None
             contender = read_contender(policy, settings)
             what, given = str(contender.policy), dict(contender.settings)
         if out is not None:
             for path in (out, measured_beside(out)):
-                check_destination(path, folder=False, force=force)
+                check_destination(path, folder=False, force=may_replace)
         plan = plan_score(
             what,
             settings=given,
@@ -114,6 +116,8 @@ def score_policy(
             n_jobs=jobs,
             shard=part,
         )
+        if out is not None and is_entrys and not force:
+            _check_no_less(out, plan)
     with running():
         scored = _run_with_bar(plan, cache)
     if out is not None:
@@ -124,6 +128,25 @@ def score_policy(
     print_results(scored.results)
     if out is not None:
         print(f"\nwritten to {out}")
+
+
+def _check_no_less(out: Path, plan: "ScorePlan") -> None:
+    """Refuse to let a part of the suite, or a rough answer, take the place of an entry's whole results."""
+    from pacer_gym.leaderboard.results import ResultsError, read_results
+
+    try:
+        there = read_results(out)
+    except (OSError, ResultsError):  # nothing that could be lost
+        return
+    lost = [name for name in there.scenarios if name not in plan.names]
+    if (there.setting, plan.setting.name) == ("official", "quick") or (
+        lost and there.setting == plan.setting.name
+    ):
+        raise UserMistake(
+            f"{out} holds {len(there.scenarios)} scenarios of the {there.setting} setting, and this would "
+            f"leave {len(plan.names)} of the {plan.setting.name} one; name another file with --out, or "
+            "replace it with --force"
+        )
 
 
 def write_scored(results: "Results", measured: "Measured | None", out: Path) -> None:

@@ -40,7 +40,7 @@ def verify(
     with user_mistakes():
         from pacer_gym.leaderboard.submission import VERIFIED_FILE, find_submission
         from pacer_gym.leaderboard.verify import prepare_verification
-        from pacer_gym.scoring.export import check_destination
+        from pacer_gym.scoring.destination import check_destination
 
         check_jobs(jobs)
         ready = prepare_verification(

@@ -27,7 +27,7 @@ from pacer_gym.leaderboard.submission import (
 from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.policy import is_privileged, load_policy
-from pacer_gym.scoring.export import write_whole
+from pacer_gym.scoring.destination import clear_leftovers, write_whole
 from pacer_gym.scoring.rollout import run
 from pacer_gym.workloads.scenarios import SUITE
 from pacer_gym.workloads.seeds import DEV_SEEDS
@@ -142,6 +142,7 @@ def make_submission(
         If there is an entry of that name.
     """
     folder = submission_folder(board, draft.name)
+    clear_leftovers(folder)
     if folder.exists():
         if not (folder / SUBMISSION_FILE).is_file():
             raise FileExistsError(

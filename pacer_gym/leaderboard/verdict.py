@@ -12,7 +12,8 @@ from pacer_gym.leaderboard.plain_json import is_number, is_whole, read_plain
 from pacer_gym.leaderboard.results_schema import Check, ResultsError, is_text, require
 from pacer_gym.leaderboard.submission import VERIFIED_FILE
 from pacer_gym.leaderboard.texts import is_line
-from pacer_gym.scoring.export import to_json, write_whole
+from pacer_gym.scoring.destination import write_whole
+from pacer_gym.scoring.export import to_json
 from pacer_gym.workloads.scenarios import SCENARIOS
 
 SCHEMA_VERSION = 1
