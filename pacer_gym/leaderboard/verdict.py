@@ -192,7 +192,7 @@ def _is_reason(value: object) -> bool:
 
 LONGEST_REASON = 2000
 _VERDICT: Mapping[str, Check] = {
-    "schema_version": lambda value: value == SCHEMA_VERSION,
+    "schema_version": lambda value: is_whole(value) and value == SCHEMA_VERSION,
     "verdict": lambda value: value in ("verified", "refused"),
     "date": _is_date,
     "package_version": is_text,
