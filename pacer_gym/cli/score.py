@@ -189,9 +189,12 @@ def _row(name: str, entry: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _read_submission(name: str, board: Path) -> "tuple[Submission, Path]":
+    from pacer_gym.leaderboard.entry_folder import clear_killed_writers
     from pacer_gym.leaderboard.submission import find_submission, submission_folder
 
-    return find_submission(name, board), submission_folder(board, name)
+    folder = submission_folder(board, name)
+    clear_killed_writers(folder)
+    return find_submission(name, board), folder
 
 
 def _run_with_bar(plan: "ScorePlan", cache: Path | None) -> "Scored":

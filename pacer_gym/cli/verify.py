@@ -38,11 +38,14 @@ def verify(
     """Run some of an entry's runs again, and new ones, and write the verdict beside its results."""
     # All that can be wrong with the entry's files shows before the first run.
     with user_mistakes():
-        from pacer_gym.leaderboard.submission import VERIFIED_FILE, find_submission
+        from pacer_gym.leaderboard.entry_folder import clear_killed_writers
+        from pacer_gym.leaderboard.submission import VERIFIED_FILE, find_submission, submission_folder
         from pacer_gym.leaderboard.verify import prepare_verification
         from pacer_gym.scoring.destination import check_destination
 
         check_jobs(jobs)
+        entry = submission_folder(folder, name)
+        clear_killed_writers(entry)
         ready = prepare_verification(
             find_submission(name, folder),
             seed=seed,
@@ -50,7 +53,6 @@ def verify(
             fresh_seeds=fresh,
             require_isolation=require_isolation,
         )
-        entry = folder / "submissions" / name
         check_destination(entry / VERIFIED_FILE, folder=False, force=True)
     with running(), progress_bar("verifying", None) as move:
 

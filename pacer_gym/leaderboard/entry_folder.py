@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pacer_gym.errors import PacerError
+from pacer_gym.scoring.destination import clear_leftovers
 
 SUBMISSION_FILE = "submission.toml"
 RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE = "results.json", "measured.json", "verified.json"
@@ -56,6 +57,12 @@ def own_file(folder: Path, name: str, needed_by: str) -> Path:
     if not path.is_file():
         raise SubmissionError(f"there is no such file {name!r:.200} in {folder}: {needed_by}")
     return path
+
+
+def clear_killed_writers(folder: Path) -> None:
+    """Remove what `score` or `verify` left half written when it was killed: an entry may not hold it."""
+    for name in (RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE):
+        clear_leftovers(folder / name)
 
 
 def check_nothing_else(folder: Path, declared: Collection[str]) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,16 @@ def test_what_cannot_be_verified_is_status_2_and_one_line_and_writes_no_verdict(
     assert told in printed.err
     assert printed.err.count("\n") == 1
     assert not (folder / "verified.json").exists()
+
+
+def test_what_a_killed_command_left_in_an_entry_does_not_stand_in_the_way(board):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folder = board / "submissions" / "honest"
+    left = [folder / f".{name}.{gone.pid}.partial.json" for name in ("results", "measured", "verified")]
+    for path in left:
+        path.touch()
+    assert (
+        main(["verify", "honest", "--folder", str(board), "--cells", "1", "--jobs", "1", "--seed", "1"]) == 0
+    )
+    assert not any(path.exists() for path in left)
