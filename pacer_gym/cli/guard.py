@@ -8,8 +8,8 @@ and this process waits and tells how that ended.
 import os
 import select
 import signal
-import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from pacer_gym.leaderboard.lockdown import die_with_parent
 
@@ -40,9 +40,10 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
         return command()
     ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+    # Whoever starts programs and cares for none of them may have children end unheard.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getpid()
     told, tell = os.pipe()
-    sys.stdout.flush()
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -50,7 +51,8 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
         try:
             return command()
         finally:  # what raises ends the program as well, and says why itself
-            os.write(tell, b"\n")
+            with suppress(OSError):  # a policy may have closed it
+                os.write(tell, b"\n")
     os.close(tell)
     status = _wait(child, ours)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

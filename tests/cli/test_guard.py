@@ -123,3 +123,18 @@ def test_a_signal_to_the_program_ends_what_runs_the_policy_too(tmp_path, number)
         assert (process.returncode, told) == (130, "pacer-gym: interrupted\n")
     else:
         assert (process.returncode, told) == (-number, "")
+
+
+def test_it_is_told_even_where_the_ends_of_children_are_ignored(tmp_path):
+    write(tmp_path, decide="os._exit(3)")
+    ignoring = "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    code = f"import os, signal, sys; {ignoring}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, sys.executable, "-m", "pacer_gym", *RUN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check_one_line(done, "ended the program with status 3")
