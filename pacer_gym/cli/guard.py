@@ -8,6 +8,7 @@ and this process waits and tells how that ended.
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -17,6 +18,7 @@ from pacer_gym.leaderboard.lockdown import die_with_parent
 _GUARDED = {"run", "watch", "capacity", "compare", "score", "submit"}
 # Somebody ends the program with these, not the policy.
 _FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE")
+_SHOW_CURSOR = "\x1b[?25h"
 
 
 def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable[[str, int], int]) -> int:
@@ -78,6 +80,10 @@ def _wait(child: int, signals: set[signal.Signals]) -> int:
 
 
 def _tell(status: int, complain: Callable[[str, int], int]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and stream.isatty():  # whose cursor a bar or a panel had hidden
+            stream.write(_SHOW_CURSOR)
+            stream.flush()
     if status >= 0:
         return complain(
             f"the policy, or a library of its own, ended the program with status {status}, as os._exit does, "

@@ -138,3 +138,29 @@ def test_it_is_told_even_where_the_ends_of_children_are_ignored(tmp_path):
         check=False,
     )
     check_one_line(done, "ended the program with status 3")
+
+
+def test_a_terminal_gets_its_cursor_back(tmp_path):
+    pty = pytest.importorskip("pty", reason="no terminals here")
+    write(tmp_path, decide="if view.now_s > 10.0: os._exit(3)")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pacer_gym", "watch", *RUN[1:], "--speed", "max"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 1 << 16):
+            shown += data
+    except OSError:  # as Linux tells the end of a terminal
+        pass
+    os.close(ours)
+    assert process.wait() == 2
+    hidden, back = b"\x1b[?25l", b"\x1b[?25h"
+    assert hidden in shown
+    assert shown.rindex(back) > shown.rindex(hidden)
