@@ -12,6 +12,7 @@ import os
 import pkgutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -47,6 +48,8 @@ def main(parent: int, control_fd: int) -> None:
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     control = socket.socket(fileno=control_fd)
+    # Who started it, from where, is nothing that a policy need know.
+    sys.argv[1:] = sys.orig_argv[1:] = []
     _preload()
     warm_up()
     nursery = os.getpid()
