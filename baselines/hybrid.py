@@ -21,12 +21,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from pacer_gym.baselines.hybrid_policy import NUM_OUTPUTS, Hybrid
+from pacer_gym.baselines.hybrid_policy import Hybrid
 from pacer_gym.baselines.scenarios import HELD_OUT, KNEE_RPS, TRAIN_SEED, TRAINED_ON, scenario_named
 from pacer_gym.baselines.training import PACKAGES, write_state
 from pacer_gym.engine import Simulator
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.provenance import collect_provenance
+from pacer_gym.tactics.margin_loop import NUM_OUTPUTS
 from pacer_gym.tactics.network import Layers, save_layers
 from pacer_gym.tactics.observation import NUM_OBSERVATIONS
 from pacer_gym.workloads.seeds import DEV_SEEDS

@@ -83,6 +83,15 @@ def builtin_folder() -> Path:
     return Path(__file__).resolve().parents[1] / "policies"
 
 
+def network_files() -> tuple[Path, ...]:
+    """Files that run the networks of `pacer_gym.baselines`; none where those are not installed."""
+    spec = importlib.util.find_spec("pacer_gym.baselines")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return tuple(
+        path.resolve() for folder in folders or () for path in sorted(Path(folder).glob("*_policy.py"))
+    )
+
+
 @functools.cache
 def is_built_in(module_name: str) -> bool:
     """Whether a policy's module is, byte for byte, the file of a built-in policy, wherever it lies.
@@ -97,10 +106,7 @@ def is_built_in(module_name: str) -> bool:
         source = Path(path).read_bytes()
     except OSError:
         return False
-    files = [*builtin_folder().glob("*.py")]
-    baselines = importlib.util.find_spec("pacer_gym.baselines")
-    for folder in baselines.submodule_search_locations or () if baselines is not None else ():
-        files += Path(folder).glob("*_policy.py")
+    files = (*builtin_folder().glob("*.py"), *network_files())
     return any(source == file.read_bytes() for file in files)
 
 

@@ -9,21 +9,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.latency.profiles import profile_names
-from pacer_gym.policy import Policy, load_policy, needs_prompts
+from pacer_gym.policy import Policy, is_privileged, load_policy, needs_prompts, policy_names
+from pacer_gym.policy_file import network_files
 from pacer_gym.scoring.rollout import run
-from pacer_gym.tactics.observation import NUM_OBSERVATIONS, Observer
+from pacer_gym.tactics.margin_loop import NUM_OUTPUTS as NUM_MARGINS
+from pacer_gym.tactics.network import Layers
+from pacer_gym.tactics.network_loop import BUDGETS
+from pacer_gym.tactics.observation import NUM_OBSERVATIONS
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.workload import Workload
 
-# Between them they call every kernel of `latency` and `tactics` that a policy calls from Python.
-_POLICIES: tuple[tuple[str, Mapping[str, object]], ...] = (
-    ("deadline_order", {}),
-    ("fair_batching", {}),
-    ("least_laxity", {}),
-    ("pacer", {}),
-    ("srpf", {}),
+# Settings that let a built-in policy call kernels which it does not call by itself.
+_VARIANTS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("pacer", {"bound": "dtaci"}),
     ("pacer", {"bound": "quantile"}),
 )
@@ -44,20 +42,6 @@ class StepByStep:
         self.needs_prompts = needs_prompts(policy)
 
 
-class _Watcher:
-    """Observes as learned policies do, and serves all that waits."""
-
-    def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
-        self._observer, self._seen = Observer(spec), np.empty(NUM_OBSERVATIONS, np.float32)
-
-    def decide(self, view: EngineView) -> StepDecision:
-        self._observer.observe(view, self._seen)
-        return StepDecision(view.limits.max_batched_tokens)
-
-    def observe(self, outcome: StepOutcome) -> None:
-        self._observer.remember(outcome)
-
-
 def warm_up() -> None:
     """Serve a few requests step by step, and put what that leaves behind out of the collector's sight."""
     workload = Workload(
@@ -65,8 +49,25 @@ def warm_up() -> None:
         prompt_tokens=np.full(_REQUESTS, 200),
         output_tokens=np.full(_REQUESTS, 4),
     )
-    policies: list[Policy] = [StepByStep(load_policy(name, **settings)) for name, settings in _POLICIES]
-    for policy in (*policies, _Watcher()):
+    policies: list[Policy] = [
+        StepByStep(policy) for name in policy_names() if not is_privileged(policy := load_policy(name))
+    ]
+    policies += [StepByStep(load_policy(name, **settings)) for name, settings in _VARIANTS]
+    # Networks of zeros, each with as many outputs as its file takes.
+    for path in network_files():
+        layers = _zeros(NUM_MARGINS if path.stem == "hybrid_policy" else len(BUDGETS))
+        policies.append(StepByStep(load_policy(path, layers=layers)))
+    for policy in policies:
         run(policy, workload=workload, profile=profile_names()[0], slo=SLO(ttft_s=2.0, tpot_s=0.1))
     gc.collect()
     gc.freeze()  # what children share is not to be looked through by each of them
+
+
+def _zeros(outputs: int, hidden: int = 8) -> Layers:
+    sizes: tuple[int | tuple[int, int], ...] = (
+        *((NUM_OBSERVATIONS, hidden), hidden),
+        *((hidden, hidden), hidden),
+        *((hidden, outputs), outputs),
+    )
+    w0, b0, w1, b1, w2, b2 = map(np.zeros, sizes)
+    return (w0, b0, w1, b1, w2, b2)

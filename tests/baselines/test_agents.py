@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import pacer_gym as pg
-from pacer_gym.baselines.agent_policy import BUDGETS, Agent
-from pacer_gym.baselines.hybrid_policy import NUM_OUTPUTS, Hybrid
+from pacer_gym.baselines.agent_policy import Agent
+from pacer_gym.baselines.hybrid_policy import Hybrid
 from pacer_gym.engine import Simulator
 from pacer_gym.leaderboard.policy_source import check_source
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.policy import compiled_steps, load_policy
+from pacer_gym.tactics.margin_loop import NUM_OUTPUTS
+from pacer_gym.tactics.network_loop import BUDGETS
 from pacer_gym.workloads.streams import spawn_streams
 
 AGENTS = Path(__file__).parents[2] / "baselines" / "agents"

@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from pacer_gym.policy import policy_names
+
+AGENTS = sorted((Path(__file__).parents[2] / "baselines" / "agents").glob("*/policy.py"))
 
 # Signatures that kernels have been compiled or loaded for, in all that policies may import.
 COUNT = """
@@ -32,6 +35,7 @@ print(json.dumps(late))
 
 def test_no_policy_of_the_package_calls_a_kernel_that_is_not_loaded_yet():
     asked = [(name, {}) for name in policy_names() if name != "oracle"]
+    asked += [(str(path), {}) for path in AGENTS]
     asked += [("pacer", {"bound": "quantile"}), ("pacer", {"bound": "dtaci"}), ("pacer", {"bank_slack": 0.2})]
     done = subprocess.run(
         [sys.executable, "-c", COUNT, json.dumps(asked)], capture_output=True, text=True, check=True
