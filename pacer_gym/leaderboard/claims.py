@@ -189,10 +189,7 @@ def _capacity_claims(name: str, entry: Mapping[str, Any], how: ScenarioSetting) 
     claims = []
     # Only what the search asked for was run: a policy that gets nowhere is spared the rest.
     for rate_rps, seed in ((ask.rate_rps, seed) for ask in asked for seed in ask.seeds):
-        has_failed = (rate_rps, seed) in failed
-        if (rate_rps, seed) not in claimed and not has_failed:
-            continue  # it showed that the policy works at all, and left no number
-        numbers = {"attainment": claimed.get((rate_rps, seed))}
+        numbers = {"attainment": claimed[rate_rps, seed]}
         if rate_rps == bracket[0]:
             numbers["backlog_slope_rps"] = slopes.get(seed)
         if rate_rps == entry["reference"]["rate_rps"] and seed in by_seed["seeds"]:
@@ -205,7 +202,7 @@ def _capacity_claims(name: str, entry: Mapping[str, Any], how: ScenarioSetting) 
                 rate_rps=rate_rps,
                 seed=seed,
                 numbers=numbers,
-                failed=has_failed,
+                failed=(rate_rps, seed) in failed,
                 decides=rate_rps in bracket,
                 is_reference=rate_rps == entry["reference"]["rate_rps"] and seed in by_seed["seeds"],
             )

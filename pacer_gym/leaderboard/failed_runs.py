@@ -28,7 +28,7 @@ def capacity_failures(
         Attainment by rate and seed.
     """
     failed, reasons = _failed(entry, set(ran))
-    if any(claimed.get(key, 0.0) != 0.0 for key in failed & set(ran)):
+    if any(claimed[key] != 0.0 for key in failed & set(ran)):
         reasons.append("a run that failed is claimed to have attained something")
     low_rps, reference = entry["bracket_rps"][0], entry["reference"]
     passed = sorted(seed for rate_rps, seed in ran if rate_rps == low_rps)

@@ -10,14 +10,7 @@ from typing import Any
 
 from pacer_gym.leaderboard.entries import capacity_numbers, check_derived
 from pacer_gym.leaderboard.failed_runs import capacity_failures, drift_failures
-from pacer_gym.leaderboard.official_search import (
-    PROBES,
-    Ask,
-    Searched,
-    anchored_ladder,
-    drive,
-    search_capacity,
-)
+from pacer_gym.leaderboard.official_search import Ask, Searched, drive, search_capacity
 from pacer_gym.leaderboard.suite import ScenarioSetting
 
 # Ends of intervals come from scipy's bootstrap, whose last digits differ between machines.
@@ -88,19 +81,11 @@ def _contradictions(entry: Mapping[str, Any], how: ScenarioSetting) -> list[str]
 
 
 def replay(entry: Mapping[str, Any], how: ScenarioSetting) -> tuple[Searched, list[Ask]]:
-    """Search on what is claimed; `_NotRun` has rate and seed of a run that is not there.
-
-    No curve tells of the two runs at the lowest rate that a search makes where its start is too much for
-    a policy, and that show that it works at all: that it went on says so.
-    """
+    """Search on what is claimed; `_NotRun` has rate and seed of a run that is not there."""
     claimed = attainments(entry)
-    failed = {(failure["rate_rps"], failure["seed"]) for failure in entry["failures"]}
-    lowest_rps, probes = float(anchored_ladder(how)[0][0]), how.seeds[: how.first_seeds][:PROBES]
 
     def attainment(rate_rps: float, seed: int) -> float:
         if (rate_rps, seed) not in claimed:
-            if rate_rps == lowest_rps and seed in probes:
-                return float((rate_rps, seed) not in failed)
             raise _NotRun(rate_rps, seed)
         value = claimed[rate_rps, seed]
         return math.nan if value is None else value

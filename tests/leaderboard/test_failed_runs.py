@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pacer_gym.leaderboard.choice import choose_claims
-from pacer_gym.leaderboard.claims import Claim, _capacity_claims
+from pacer_gym.leaderboard.claims import Claim
 from pacer_gym.leaderboard.entries import Ran, capacity_entry, drift_entry
 from pacer_gym.leaderboard.failed_runs import drift_seeds_run
-from pacer_gym.leaderboard.official_search import _MOST_NEAR, anchored_ladder, drive, search_capacity
+from pacer_gym.leaderboard.official_search import _MOST_NEAR, drive, search_capacity
 from pacer_gym.leaderboard.replay import entry_contradictions
 from pacer_gym.leaderboard.rerun import Ran as RanAgain
 from pacer_gym.leaderboard.suite import OFFICIAL
@@ -29,11 +29,11 @@ def run(rate_rps, seed, share=1.0, failed=False, **more):
     return Ran(rate_rps=rate_rps, seed=seed, metrics=metrics, failed=WHY if failed else None)
 
 
-def searched(fails=lambda rate_rps, seed: False, carried_rps=9.0):
-    """An honest entry of a policy that carries so many requests/s, and fails in some runs."""
+def searched(fails=lambda rate_rps, seed: False):
+    """An honest entry of a policy that carries 9 requests/s, and fails in some runs."""
 
     def one(rate_rps, seed):
-        return run(rate_rps, seed, float(rate_rps < carried_rps), fails(rate_rps, seed))
+        return run(rate_rps, seed, float(rate_rps < 9.0), fails(rate_rps, seed))
 
     found, asked = drive(search_capacity(HOW), lambda rate_rps, seed: one(rate_rps, seed).attainment)
     ran = [one(ask.rate_rps, seed) for ask in asked for seed in ask.seeds]
@@ -52,21 +52,6 @@ def drifted(*failing):
 @pytest.mark.parametrize("fails", [lambda r, s: False, lambda r, s: r > 9.0, lambda r, s: True])
 def test_an_honest_entry_with_failures_holds_together(fails):
     assert entry_contradictions(searched(fails), HOW) == []
-
-
-LOWEST_RPS = float(anchored_ladder(HOW)[0][0])
-
-
-@pytest.mark.parametrize("failing", [(), HOW.seeds[:1], HOW.seeds[1:2], HOW.seeds[:2]])
-def test_so_does_one_of_a_policy_for_which_the_start_is_too_much(failing):
-    entry = searched(lambda r, seed: r == LOWEST_RPS and seed in failing, 0.9 * HOW.start_rps)
-    assert entry_contradictions(entry, HOW) == []
-    claims = _capacity_claims("poisson-standard", entry, HOW)
-    at_lowest = [claim for claim in claims if claim.rate_rps == LOWEST_RPS]
-    assert [claim.seed for claim in at_lowest if claim.failed] == list(failing)
-    # What left no number is not run again, and a search that was told to give up is a shorter one.
-    assert len(at_lowest) == len(failing)
-    assert (entry["bracket_rps"][0] is None or entry["bracket_rps"][0] == 0.0) == (len(failing) == 2)
 
 
 @pytest.mark.parametrize("failing", [(), (3,), DRIFT.seeds])
