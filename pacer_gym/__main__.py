@@ -5,5 +5,4 @@ import sys
 from pacer_gym.cli import main
 
 if __name__ == "__main__":
-    sys.argv[0] = "pacer-gym"  # what results say they were made by
     sys.exit(main())

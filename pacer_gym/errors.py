@@ -33,6 +33,10 @@ class DecisionError(PacerError, ValueError):
     """A policy's decision that breaks a rule of the engine."""
 
 
+class WorkerLost(PacerError, RuntimeError):
+    """A process of a sweep that has ended while it ran a policy: crashed, or ended by the policy itself."""
+
+
 class LiveError(PacerError, RuntimeError):
     """A live engine that is missing, of another version, or set up in a way no policy can serve."""
 

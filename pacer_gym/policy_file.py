@@ -83,10 +83,20 @@ def builtin_folder() -> Path:
     return Path(__file__).resolve().parents[1] / "policies"
 
 
+def network_files() -> tuple[Path, ...]:
+    """Files that run the networks of `pacer_gym.baselines`; none where those are not installed."""
+    spec = importlib.util.find_spec("pacer_gym.baselines")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return tuple(
+        path.resolve() for folder in folders or () for path in sorted(Path(folder).glob("*_policy.py"))
+    )
+
+
 @functools.cache
 def is_built_in(module_name: str) -> bool:
     """Whether a policy's module is, byte for byte, the file of a built-in policy, wherever it lies.
 
+    Those that run the networks of `pacer_gym.baselines` are built in too: what is trained are numbers.
     The name of a module that `load_policy_file` has run holds a digest of its text.
     """
     path = getattr(sys.modules.get(module_name), "__file__", None)
@@ -96,7 +106,8 @@ def is_built_in(module_name: str) -> bool:
         source = Path(path).read_bytes()
     except OSError:
         return False
-    return any(source == file.read_bytes() for file in builtin_folder().glob("*.py"))
+    files = (*builtin_folder().glob("*.py"), *network_files())
+    return any(source == file.read_bytes() for file in files)
 
 
 def _import_failure(path: Path, error: BaseException) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path, PurePath
 
+_PACKAGE = Path(__file__).parent.name
+
 
 def collect_provenance(
     command: Sequence[str] | None = None, *, packages: Iterable[str] = ("numpy", "numba")
@@ -61,20 +63,21 @@ def printable_command(command: Sequence[str]) -> str:
     -------
     str
         Paths below the working directory become relative to it, others lose their folder;
-        a script is preceded by ``python``, an installed command is named alone.
+        a script is preceded by ``python``, an installed command is named alone, and so is this
+        package's however it was started.
 
     Examples
     --------
     >>> printable_command(["/usr/local/bin/pacer-gym", "run", "--out=/tmp/a/b.json", "two words"])
     "pacer-gym run --out=b.json 'two words'"
+    >>> printable_command(["pacer_gym/__main__.py", "score", "pacer"])
+    'pacer-gym score pacer'
     """
     words = []
-    for word in command:
+    for word in command[1:]:
         option, sep, value = word.partition("=") if word.startswith("-") else ("", "", word)
         words.append(option + sep + _without_folder(value))
-    if words and words[0].endswith(".py"):
-        words.insert(0, "python")
-    return shlex.join(words)
+    return shlex.join([*(_program(command[0]) if command else ()), *words])
 
 
 def package_version(distribution: str) -> str:
@@ -114,6 +117,17 @@ def usable_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _program(word: str) -> list[str]:
+    """What to type for a program, wherever it is installed."""
+    path = PurePath(word)
+    if path.name == "__main__.py":
+        package = path.parent.name
+        return ["pacer-gym"] if package == _PACKAGE else ["python", "-m", package]
+    if path.suffix == ".py":
+        return ["python", _without_folder(word)]
+    return [path.name.removesuffix(".exe")]
 
 
 def _without_folder(word: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import check_token_counts, prefill_room
+from pacer_gym.tactics.budget_loop import BudgetLoop, aimd_budget
 
 
 class Aimd:
@@ -34,8 +35,10 @@ class Aimd:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Return to the first budget."""
+        self._spec = spec
         self._most_tokens = spec.limits.max_batched_tokens
-        self._least_tokens = min(self.increase_tokens, self._most_tokens)
+        # No more than the engine's maximum, which is as far as a budget can grow.
+        self._increase_tokens = min(self.increase_tokens, self._most_tokens)
         self._usual_tpot_s = self._tpot_s = spec.slo.tpot_s
         self._budget = min(self.budget_tokens, self._most_tokens)
 
@@ -48,8 +51,18 @@ class Aimd:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Move the budget."""
-        if outcome.step_s > self._tpot_s:
-            self._budget = max(int(self._budget * self.decrease), self._least_tokens)
-        # A step that left budget unused says nothing about a larger one.
-        elif outcome.decodes + outcome.prefill_tokens >= self._budget:
-            self._budget = min(self._budget + self.increase_tokens, self._most_tokens)
+        self._budget = aimd_budget(
+            self._budget,
+            outcome.decodes + outcome.prefill_tokens,
+            outcome.step_s,
+            self._tpot_s,
+            self._increase_tokens,
+            float(self.decrease),
+            self._most_tokens,
+        )
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop."""
+        return BudgetLoop(
+            self._spec, self.budget_tokens, increase_tokens=self.increase_tokens, decrease=self.decrease
+        )

@@ -30,7 +30,11 @@ from pacer_gym.tactics import (
     prefill_times_s,
     prompt_deadline_s,
     remaining_tokens,
+    sorted_behind,
 )
+from pacer_gym.tactics.forecast_loop import ForecastLoop
+
+_MEMORY_STEPS = 200.0
 
 
 class QoServe:
@@ -69,9 +73,10 @@ class QoServe:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
+        self._spec = spec
         self._forecast = StepForecast(spec, margin=self.margin)
         # Without coefficients the pace is measured, here over as many steps as in the source.
-        self._pace = PrefillPace(replace(spec, coefficients=None), memory_steps=200.0)
+        self._pace = PrefillPace(replace(spec, coefficients=None), memory_steps=_MEMORY_STEPS)
         self._relegated_ids = np.empty(0, np.int64)
 
     def decide(self, view: EngineView) -> StepDecision:
@@ -90,6 +95,20 @@ class QoServe:
         self._forecast.observe(outcome)
         self._pace.observe(outcome)
 
+    def compiled(self) -> ForecastLoop | None:
+        """The same as one compiled loop, on an engine that somebody has measured."""
+        if self._spec.coefficients is None:
+            return None
+        return ForecastLoop(
+            self._spec,
+            "qoserve",
+            margin=self.margin,
+            from_arrival=self.clock == "arrival",
+            least_tokens=self.least_tokens,
+            token_weight_s=self.token_weight_s,
+            memory_steps=_MEMORY_STEPS,
+        )
+
     def _order(self, view: EngineView) -> np.ndarray:
         """Rank the prompts, those relegated now or earlier behind the others."""
         due_s = prompt_deadline_s(view)
@@ -97,4 +116,4 @@ class QoServe:
         is_new = (view.prompt_computed_tokens == 0) & np.isnan(view.prompt_first_token_s)
         relegated = np.isin(view.prompt_ids, self._relegated_ids) | (is_new & (view.now_s + times_s > due_s))
         self._relegated_ids = view.prompt_ids[relegated]
-        return np.lexsort((due_s + self.token_weight_s * remaining_tokens(view), relegated))
+        return sorted_behind(due_s + self.token_weight_s * remaining_tokens(view), relegated)

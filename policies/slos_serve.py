@@ -26,6 +26,7 @@ from pacer_gym.tactics import (
     prompt_deadline_s,
     remaining_tokens,
 )
+from pacer_gym.tactics.forecast_loop import ForecastLoop
 
 
 class SlosServe:
@@ -43,6 +44,7 @@ class SlosServe:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
+        self._spec = spec
         self._forecast = StepForecast(spec, margin=self.margin)
         self._promised_ids = self._judged_ids = np.empty(0, np.int64)
 
@@ -69,6 +71,12 @@ class SlosServe:
     def observe(self, outcome: StepOutcome) -> None:
         """Learn the costs of an engine that nobody has measured."""
         self._forecast.observe(outcome)
+
+    def compiled(self) -> ForecastLoop | None:
+        """The same as one compiled loop, on an engine that somebody has measured."""
+        if self._spec.coefficients is None:
+            return None
+        return ForecastLoop(self._spec, "slos_serve", margin=self.margin)
 
     def _accept(
         self, view: EngineView, due_s: np.ndarray, by_deadline: np.ndarray, chunk_tokens: int, tpot_s: float

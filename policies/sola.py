@@ -21,7 +21,9 @@ from pacer_gym.tactics import (
     least_slack_s,
     prompt_deadline_s,
     remaining_tokens,
+    sorted_behind,
 )
+from pacer_gym.tactics.forecast_loop import ForecastLoop
 
 
 class Sola:
@@ -41,12 +43,13 @@ class Sola:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
+        self._spec = spec
         self._forecast = StepForecast(spec, margin=self.margin)
 
     def decide(self, view: EngineView) -> StepDecision:
         """Compare the targets, and serve the one that is worse off."""
         due_s = prompt_deadline_s(view)
-        order = np.lexsort((due_s, due_s < view.now_s))
+        order = sorted_behind(due_s, due_s < view.now_s)
         slack_s = least_slack_s(view, view.decode_first_token_s)
         most = self._forecast.chunk_tokens(view, slack_s, order=order)
         if _ttft_share(view) >= _tpot_share(view):
@@ -58,6 +61,12 @@ class Sola:
     def observe(self, outcome: StepOutcome) -> None:
         """Learn the costs of an engine that nobody has measured."""
         self._forecast.observe(outcome)
+
+    def compiled(self) -> ForecastLoop | None:
+        """The same as one compiled loop, on an engine that somebody has measured."""
+        if self._spec.coefficients is None:
+            return None
+        return ForecastLoop(self._spec, "sola", margin=self.margin)
 
 
 def _ttft_share(view: EngineView) -> float:

@@ -42,6 +42,11 @@ def test_nothing_names_the_host_or_a_folder_outside():
         (["tool", "docs/results", "azure-chat=2", "a b"], "tool docs/results azure-chat=2 'a b'"),
         (["tool", "--rate=2.5", "-x"], "tool --rate=2.5 -x"),
         ([], ""),
+        (["/home/me/work/pacer_gym/__main__.py", "score", "a b"], "pacer-gym score 'a b'"),
+        (["pacer_gym/__main__.py", "run"], "pacer-gym run"),
+        (["./.venv/bin/pacer-gym", "run"], "pacer-gym run"),
+        (["pacer-gym.exe", "run"], "pacer-gym run"),
+        (["/usr/lib/python3/pytest/__main__.py", "tests"], "python -m pytest tests"),
     ],
 )
 def test_a_command_is_printed_without_folders_of_other_places(command, printed):
@@ -52,6 +57,11 @@ def test_paths_below_the_working_directory_become_relative(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     inside = str(Path.cwd() / "scripts" / "x.py")
     assert printable_command([inside]) == "python scripts/x.py"
+
+
+def test_a_command_is_named_alone_though_it_is_installed_below_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert printable_command([str(Path.cwd() / ".venv" / "bin" / "pacer-gym"), "run"]) == "pacer-gym run"
 
 
 def test_a_checkout_without_git_is_unknown(monkeypatch, tmp_path):

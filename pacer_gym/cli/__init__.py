@@ -19,6 +19,7 @@ from pacer_gym.cli.capacity import find_policy_capacity
 from pacer_gym.cli.common import UserMistake, one_line
 from pacer_gym.cli.compare import compare
 from pacer_gym.cli.compose import profile_commands
+from pacer_gym.cli.guard import guarded
 from pacer_gym.cli.lists import list_policies, list_profiles, list_scenarios
 from pacer_gym.cli.merge import merge_parts
 from pacer_gym.cli.run import run_policy
@@ -27,7 +28,7 @@ from pacer_gym.cli.serve import serve
 from pacer_gym.cli.submit import submit
 from pacer_gym.cli.verify import verify
 from pacer_gym.cli.watch import watch
-from pacer_gym.errors import PacerError
+from pacer_gym.errors import PacerError, WorkerLost
 
 __all__ = ["app", "main"]
 
@@ -94,7 +95,12 @@ def main(argv: list[str] | None = None) -> int:
     int
         0 done, 1 failed, 2 a mistake of the user, 130 interrupted.
     """
-    words = sys.argv[1:] if argv is None else argv
+    if argv is None:  # a program, whose caller sees nothing but its exit status
+        return guarded(sys.argv[1:], lambda: _main(sys.argv[1:]), _complain)
+    return _main(argv)
+
+
+def _main(words: list[str]) -> int:
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -111,6 +117,8 @@ def _run(words: list[str]) -> int:
         status = command.main(words, "pacer-gym", standalone_mode=False, obj=["pacer-gym", *words])
     except UserMistake as error:
         return _complain(str(error), 2)
+    except WorkerLost as error:  # as where the policy ends this process
+        return _complain(one_line(error), 2)
     except PacerError as error:  # the engine's or the policy's, while it was serving
         return _complain(one_line(error), 1)
     except _USAGE_ERROR as error:

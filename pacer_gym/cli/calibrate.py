@@ -86,7 +86,7 @@ def calibrate(
     told = {"hardware": hardware, "engine": engine, "date": date}
     with user_mistakes():
         from pacer_gym.latency.profiles import check_profile_name
-        from pacer_gym.scoring.export import check_destination, write_whole
+        from pacer_gym.scoring.destination import check_destination, write_whole
 
         if out.suffix != ".json":
             raise UserMistake(f"--out must end in .json, as profiles do, got {out}")

@@ -63,7 +63,7 @@ def compose(
     with user_mistakes():
         from pacer_gym.latency.compose import Decoder, Serving, compose_profile, open_gpu
         from pacer_gym.provenance import printable_command
-        from pacer_gym.scoring.export import check_destination, write_whole
+        from pacer_gym.scoring.destination import check_destination, write_whole
 
         if out is not None and out.suffix != ".json":
             raise UserMistake(f"--out must end in .json, as profiles do, got {out}")

@@ -26,7 +26,7 @@ def merge_parts(
     with user_mistakes():
         from pacer_gym.leaderboard.results import measured_beside, read_measured, read_results
         from pacer_gym.leaderboard.shards import merge_measured, merge_results
-        from pacer_gym.scoring.export import check_destination
+        from pacer_gym.scoring.destination import check_destination
 
         if out is None and not json:
             raise UserMistake("say where the results go, as in --out results.json, or print them with --json")

@@ -67,6 +67,7 @@ def run_policy(
 ) -> None:
     """Serve a workload with a policy, in simulated time or by vLLM, and print what its users got."""
     from pacer_gym.scoring import export, figures, report, summary
+    from pacer_gym.scoring.destination import check_destination
 
     # Everything that can be wrong is looked at before the first second is simulated.
     with user_mistakes():
@@ -74,7 +75,7 @@ def run_policy(
         if table_format not in export.TABLE_FORMATS or out is not None:
             export.check_table_format(table_format)
         if out is not None:
-            export.check_destination(out, folder=True, force=force)
+            check_destination(out, folder=True, force=force)
         if plot is not None:
             figures.check_figure_path(plot, force=force)
         ready = read_rollout(

@@ -86,11 +86,12 @@ def score_policy(
         from pacer_gym.leaderboard.shards import read_shard
         from pacer_gym.leaderboard.submission import check_entered
         from pacer_gym.leaderboard.suite import OFFICIAL, QUICK
-        from pacer_gym.scoring.export import check_destination
+        from pacer_gym.scoring.destination import check_destination
 
         if (policy is None) == (submission is None):
             raise UserMistake("name either a policy, as in 'pacer-gym score pacer', or a --submission")
         part = None if shard is None else read_shard(shard)
+        is_entrys, may_replace = False, force
         what: str | Submission
         given: dict[str, object] | None
         outs: dict[str, Path | None]
@@ -105,7 +106,8 @@ def score_policy(
                 raise UserMistake(f"{submission} is entered on {', '.join(tracks)}: name one --track")
             # What is there is what this command wrote before, for another state of the same entry.
             outs = {one: entry_folder / file_on(RESULTS_FILE, one) if out is None else out for one in tracks}
-            force = force or out is None
+            is_entrys = out is None
+            may_replace = force or is_entrys
         else:
             assert policy is not None
             contender = read_contender(policy, settings)
@@ -113,8 +115,8 @@ def score_policy(
             outs = {track or FIRST_TRACK: out}
         for path in outs.values():
             if path is not None:
-                check_destination(path, folder=False, force=force)
-                check_destination(measured_beside(path), folder=False, force=force)
+                check_destination(path, folder=False, force=may_replace)
+                check_destination(measured_beside(path), folder=False, force=may_replace)
         plans = {
             one: plan_score(
                 what,
@@ -130,6 +132,9 @@ def score_policy(
             )
             for one in outs
         }
+        for one, path in outs.items():
+            if path is not None and is_entrys and not force:
+                _check_no_less(path, plans[one])
     for one, plan in plans.items():
         with running():
             scored = _run_with_bar(plan, cache)
@@ -143,6 +148,25 @@ def score_policy(
         print_results(scored.results)
         if written is not None:
             print(f"\nwritten to {written}")
+
+
+def _check_no_less(out: Path, plan: "ScorePlan") -> None:
+    """Refuse to let a part of the suite, or a rough answer, take the place of an entry's whole results."""
+    from pacer_gym.leaderboard.results import ResultsError, read_results
+
+    try:
+        there = read_results(out)
+    except (OSError, ResultsError):  # nothing that could be lost
+        return
+    lost = [name for name in there.scenarios if name not in plan.names]
+    if (there.setting, plan.setting.name) == ("official", "quick") or (
+        lost and there.setting == plan.setting.name
+    ):
+        raise UserMistake(
+            f"{out} holds {len(there.scenarios)} scenarios of the {there.setting} setting, and this would "
+            f"leave {len(plan.names)} of the {plan.setting.name} one; name another file with --out, or "
+            "replace it with --force"
+        )
 
 
 def write_scored(results: "Results", measured: "Measured | None", out: Path) -> None:
@@ -185,9 +209,12 @@ def _row(name: str, entry: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _read_submission(name: str, board: Path) -> "tuple[Submission, Path]":
+    from pacer_gym.leaderboard.entry_folder import clear_killed_writers
     from pacer_gym.leaderboard.submission import find_submission, submission_folder
 
-    return find_submission(name, board), submission_folder(board, name)
+    folder = submission_folder(board, name)
+    clear_killed_writers(folder)
+    return find_submission(name, board), folder
 
 
 def _run_with_bar(plan: "ScorePlan", cache: Path | None) -> "Scored":

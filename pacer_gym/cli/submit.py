@@ -27,8 +27,13 @@ def submit(
     ] = None,
     tuned: Annotated[
         list[str] | None,
-        typer.Option(help="A setting that was chosen by looking at results on the seeds for development."),
+        typer.Option(help="What was chosen by looking at results, a setting or 'weights'; one for each."),
     ] = None,
+    tuned_on: Annotated[
+        str, typer.Option(help="Seeds that was chosen on: development, or in words.")
+    ] = "development",
+    tuning_range: Annotated[str, typer.Option(help="What was tried, in words.")] = "",
+    tuning_cost: Annotated[str, typer.Option(help="What choosing took, in words: hours, machine.")] = "",
     source: Annotated[str, typer.Option(help="Where the idea comes from: an address or a citation.")] = "",
     track: Annotated[
         list[str] | None,
@@ -49,6 +54,9 @@ def submit(
             family=family,
             weights=weights or [],
             tuned=tuned or [],
+            tuned_on=tuned_on,
+            tuning_range=tuning_range,
+            tuning_cost=tuning_cost,
             source=source,
             tracks=track or ["cpu"],
         )

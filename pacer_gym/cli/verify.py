@@ -45,12 +45,14 @@ def verify(
     """Run some of an entry's runs again, and new ones, and write the verdict beside its results."""
     # All that can be wrong with the entry's files shows before the first run.
     with user_mistakes():
-        from pacer_gym.leaderboard.entry_folder import VERIFIED_FILE, file_on
-        from pacer_gym.leaderboard.submission import check_entered, find_submission
+        from pacer_gym.leaderboard.entry_folder import VERIFIED_FILE, clear_killed_writers, file_on
+        from pacer_gym.leaderboard.submission import check_entered, find_submission, submission_folder
         from pacer_gym.leaderboard.verify import prepare_verification
-        from pacer_gym.scoring.export import check_destination
+        from pacer_gym.scoring.destination import check_destination
 
         check_jobs(jobs)
+        place = submission_folder(folder, name)
+        clear_killed_writers(place)
         entry = find_submission(name, folder)
         tracks = entry.tracks if track is None else (check_entered(entry, track),)
         if json and len(tracks) > 1:
@@ -66,7 +68,6 @@ def verify(
             )
             for one in tracks
         }
-        place = folder / "submissions" / name
         for one in tracks:
             check_destination(place / file_on(VERIFIED_FILE, one), folder=False, force=True)
     refused = False

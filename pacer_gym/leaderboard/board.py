@@ -13,7 +13,7 @@ from pacer_gym.leaderboard.board_reading import BoardError, read_board
 from pacer_gym.leaderboard.board_text import BEGIN, END, board_markdown
 from pacer_gym.leaderboard.page import board_page
 from pacer_gym.leaderboard.suite import DRIFT, ROBUST, TIERS
-from pacer_gym.scoring.export import write_whole
+from pacer_gym.scoring.destination import write_whole
 
 README, PAGE = "README.md", "index.html"
 

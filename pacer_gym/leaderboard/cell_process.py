@@ -40,6 +40,8 @@ class CellProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._batch: Batch | None = None
         self._stderr: IO[bytes] | None = None
+        # Whether no cell has begun in the worker yet, so that no policy can have spoiled it.
+        self._is_fresh = True
         # Of the batch under way: cells not finished, those asked for last, and those that had a second try.
         self._left: list[int] = []
         self._asked: tuple[int, ...] = ()
@@ -125,6 +127,7 @@ class CellProcess:
         package = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         environment = os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": path}
+        self._is_fresh = True
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the worker
         # Not multiprocessing: its children import the caller's script once more, and a daemon may have none.
         self._child = subprocess.Popen(
@@ -154,7 +157,7 @@ class CellProcess:
     def _take(self, message: Mapping[str, Any]) -> list[CellOutcome]:
         self._silent_s = 0.0
         if "begun" in message:
-            self._begun, self._alive = self._asked[message["begun"]], False
+            self._begun, self._alive, self._is_fresh = self._asked[message["begun"]], False, False
             return []
         if "alive" in message:
             self._alive = True
@@ -188,7 +191,7 @@ class CellProcess:
         begun, limits = self._begun, self._batch.limits
         self._kill()
         if begun is None:
-            raise WorkerError(f"a worker process could not run cells: {told or describe_end(returncode)}")
+            return self._go_on(told or describe_end(returncode))
         if -returncode == _XCPU:
             cpu_s, what = (
                 (limits.cpu_s, "256 steps") if self._alive else (limits.first_cpu_s, "the first step")
@@ -198,7 +201,8 @@ class CellProcess:
 
     def _retry(self, why: str) -> list[CellOutcome]:
         """Run the cell once more in a fresh worker: what it ran short of may have been another's doing."""
-        assert self._begun is not None
+        if self._begun is None:
+            return self._go_on(why)
         if self._begun in self._again:
             return self._give_up(why)
         self._again.add(self._begun)
@@ -207,15 +211,25 @@ class CellProcess:
 
     def _give_up(self, why: str) -> list[CellOutcome]:
         """Count the cell that was under way as failed, and go on with the others."""
-        if self._begun is None:  # not even begun
-            raise WorkerError(f"a worker process could not run cells: {why}")
+        if self._begun is None:
+            return self._go_on(why)
         outcome = CellOutcome(position=self._begun, failed=why)
         self._finish_cell()
+        self._send_the_rest()
+        return [outcome]
+
+    def _go_on(self, why: str) -> list[CellOutcome]:
+        """Between two cells: give the rest to a fresh worker, unless this one was fresh itself."""
+        if self._is_fresh:
+            raise WorkerError(f"a worker process could not run cells: {why}")
+        self._send_the_rest()
+        return []
+
+    def _send_the_rest(self) -> None:
         if self._left:
             self._send()
         else:
             self._batch = None
-        return [outcome]
 
     def _last_error(self) -> str:
         assert self._stderr is not None

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pacer_gym.errors import PacerError
+from pacer_gym.scoring.destination import clear_leftovers
 from pacer_gym.workloads.scenarios import TRACKS
 
 SUBMISSION_FILE = "submission.toml"
@@ -77,6 +78,18 @@ def own_file(folder: Path, name: str, needed_by: str) -> Path:
     return path
 
 
+def _written() -> list[str]:
+    """Names of all files that commands write into an entry."""
+    files = RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE
+    return [file_on(file, track) for track in TRACKS for file in files]
+
+
+def clear_killed_writers(folder: Path) -> None:
+    """Remove what `score` or `verify` left half written when it was killed: an entry may not hold it."""
+    for name in _written():
+        clear_leftovers(folder / name)
+
+
 def check_nothing_else(folder: Path, declared: Collection[str]) -> None:
     """Refuse links, folders, and files that are neither declared nor written by a command.
 
@@ -92,10 +105,7 @@ def check_nothing_else(folder: Path, declared: Collection[str]) -> None:
     SubmissionError
         If there is any; the message names the first.
     """
-    written = {
-        file_on(file, track) for file in (RESULTS_FILE, MEASURED_FILE, VERIFIED_FILE) for track in TRACKS
-    }
-    known = {SUBMISSION_FILE, *written, *declared}
+    known = {SUBMISSION_FILE, *_written(), *declared}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
             kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "special file"

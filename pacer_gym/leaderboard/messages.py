@@ -96,22 +96,23 @@ def decode_view(data: bytes, offset: int, limits: EngineLimits) -> EngineView:
     EngineView
     """
     now_s, free_blocks, num_decodes, num_prompts = _VIEW.unpack_from(data, offset)
+    # The constructor takes shape and place at once, where `frombuffer` needs a reshape in every step.
     offset += _VIEW.size
-
-    def block(rows: int, columns: int, dtype: type) -> np.ndarray:
-        nonlocal offset
-        found: np.ndarray = np.frombuffer(data, dtype, rows * columns, offset).reshape(rows, columns)
-        offset += 8 * rows * columns
-        return found
-
-    decode_arrival_s, decode_first_token_s, decode_ttft_slo_s, decode_tpot_slo_s = block(
-        4, num_decodes, np.float64
+    decode_arrival_s, decode_first_token_s, decode_ttft_slo_s, decode_tpot_slo_s = np.ndarray(
+        (4, num_decodes), np.float64, data, offset
     )
-    decode_ids, decode_context_tokens, decode_output_tokens = block(3, num_decodes, np.int64)
-    prompt_arrival_s, prompt_first_token_s, prompt_ttft_slo_s, prompt_tpot_slo_s = block(
-        4, num_prompts, np.float64
+    offset += 32 * num_decodes
+    decode_ids, decode_context_tokens, decode_output_tokens = np.ndarray(
+        (3, num_decodes), np.int64, data, offset
     )
-    prompt_ids, prompt_tokens, prompt_computed_tokens, prompt_output_tokens = block(4, num_prompts, np.int64)
+    offset += 24 * num_decodes
+    prompt_arrival_s, prompt_first_token_s, prompt_ttft_slo_s, prompt_tpot_slo_s = np.ndarray(
+        (4, num_prompts), np.float64, data, offset
+    )
+    offset += 32 * num_prompts
+    prompt_ids, prompt_tokens, prompt_computed_tokens, prompt_output_tokens = np.ndarray(
+        (4, num_prompts), np.int64, data, offset
+    )
     return EngineView(
         now_s=now_s,
         decode_ids=decode_ids,

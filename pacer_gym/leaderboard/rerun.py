@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pacer_gym.errors import DecisionError
@@ -17,9 +17,6 @@ from pacer_gym.workloads.scenarios import load_scenario
 
 VerifyProgress = Callable[[int, int], None]
 """Called after some runs with the runs done and the runs in all."""
-
-# Simulated seconds that one process gets at a time.
-_PARCEL_S = 2000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +63,28 @@ def run_isolated(
     progress: VerifyProgress | None = None,
 ) -> list[Ran]:
     """Make runs, each with the policy in a process of its own; in the order of `runs`."""
+    from concurrent.futures.process import BrokenProcessPool
+
     import joblib  # takes as long to import as the rest of the room
 
-    # Long ones first, so that no core is left with one at the end.
+    # Long ones first and one at a time, so that no core is left with much at the end.
     order = sorted(range(len(runs)), key=lambda k: -runs[k].how.horizon_s)
-    parcels = list(_parcels(runs, order))
-    parallel = joblib.Parallel(n_jobs=n_jobs, backend="loky", return_as="generator")
-    jobs = (
-        joblib.delayed(_run_parcel)(
-            policy_reference, [runs[k] for k in parcel], limits, require_isolation, os.getpid()
-        )
-        for parcel in parcels
-    )
+    parallel = joblib.Parallel(n_jobs=n_jobs, backend="loky", return_as="generator", batch_size=1)
+    run_apart = joblib.delayed(_run_apart)
+    jobs = (run_apart(policy_reference, runs[k], limits, require_isolation, os.getpid()) for k in order)
     ran: dict[int, Ran] = {}
-    for parcel, finished in zip(parcels, parallel(jobs), strict=True):
-        ran |= dict(zip(parcel, finished, strict=True))
-        if progress is not None:
-            progress(len(ran), len(runs))
+    try:
+        for k, finished in zip(order, parallel(jobs), strict=True):
+            ran[k] = finished
+            if progress is not None:
+                progress(len(ran), len(runs))
+    except BrokenProcessPool:  # no policy can reach it
+        raise IsolationError(
+            "a process that simulates for the policy has been ended by the system, perhaps for want of "
+            "memory: verify again, with fewer --jobs"
+        ) from None
+    finally:
+        _close_nurseries()
     return [ran[k] for k in range(len(runs))]
 
 
@@ -102,26 +104,30 @@ def check_untouched(policy_reference: str) -> None:
         )
 
 
-def _parcels(runs: Sequence[Run], order: Sequence[int]) -> Iterator[list[int]]:
-    """Split runs into parcels of about as many simulated seconds."""
-    parcel: list[int] = []
-    for k in order:
-        parcel.append(k)
-        if sum(runs[j].how.horizon_s for j in parcel) >= _PARCEL_S:
-            yield parcel
-            parcel = []
-    if parcel:
-        yield parcel
+# Nurseries of this process, by whether every fence is required.  One takes a second to start and is as
+# good for the next run: what a policy did it did in a process forked from it, which is gone by then.
+_KEPT: dict[bool, Nursery] = {}
 
 
-def _run_parcel(
-    policy_reference: str, runs: Sequence[Run], limits: Limits, require_isolation: bool, verifier: int
-) -> list[Ran]:
+def _close_nurseries() -> None:
+    """End those of this process; a worker's end with the worker."""
+    while _KEPT:
+        _KEPT.popitem()[1].__exit__()
+
+
+def _run_apart(
+    policy_reference: str, run: Run, limits: Limits, require_isolation: bool, verifier: int
+) -> Ran:
     if os.getpid() != verifier:
         die_with_parent(verifier)
     check_untouched(policy_reference)
-    with Nursery(required=require_isolation) as nursery:
-        return [_run_one(nursery, policy_reference, run, limits) for run in runs]
+    if require_isolation not in _KEPT:
+        _KEPT[require_isolation] = Nursery(required=require_isolation).__enter__()
+    try:
+        return _run_one(_KEPT[require_isolation], policy_reference, run, limits)
+    except IsolationError:  # it may be gone
+        _close_nurseries()
+        raise
 
 
 def _run_one(nursery: Nursery, policy_reference: str, run: Run, limits: Limits) -> Ran:

@@ -23,7 +23,8 @@ from pacer_gym.leaderboard.results_schema import (
     require,
     require_keys,
 )
-from pacer_gym.scoring.export import to_json, write_whole
+from pacer_gym.scoring.destination import write_whole
+from pacer_gym.scoring.export import to_json
 from pacer_gym.workloads.scenarios import SCENARIOS, TRACKS
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 from pacer_gym.errors import PacerError
 from pacer_gym.leaderboard.entries import REFERENCE_METRICS
 from pacer_gym.leaderboard.plain_json import is_number, is_whole
-from pacer_gym.leaderboard.texts import is_line
+from pacer_gym.leaderboard.texts import as_line, is_line
 
 
 class ResultsError(PacerError):
@@ -46,6 +46,7 @@ def _share(value: Any) -> bool:
 
 
 _LONGEST_TEXT = 1000
+_LONGEST_KEYS = 200
 _TEXT, _WHOLE, _FLAG, _TABLE = is_text, is_whole, _of(bool), _of(dict)
 _MAYBE_NUMBER = _maybe(is_number)
 
@@ -147,6 +148,6 @@ def require_keys(where: str, table: Any, expected: set[str]) -> None:
     if not isinstance(table, dict):
         raise ResultsError(f"{where} must be a table, got {type(table).__name__}")
     if set(table) != expected:
-        unknown = ", ".join(sorted(set(table) - expected)) or "none"
+        unknown = as_line(", ".join(sorted(set(table) - expected)), _LONGEST_KEYS) or "none"
         missing = ", ".join(sorted(expected - set(table))) or "none"
         raise ResultsError(f"{where}: unknown keys: {unknown}; missing keys: {missing}")

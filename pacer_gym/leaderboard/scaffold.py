@@ -27,7 +27,7 @@ from pacer_gym.leaderboard.submission import (
 from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.policy import is_privileged, load_policy
-from pacer_gym.scoring.export import write_whole
+from pacer_gym.scoring.destination import clear_leftovers, write_whole
 from pacer_gym.scoring.rollout import run
 from pacer_gym.workloads.scenarios import SUITE
 from pacer_gym.workloads.seeds import DEV_SEEDS
@@ -60,8 +60,8 @@ weights = {{ weights | toml }}
 [tuning]
 what = {{ tuned | toml }}
 seeds = {{ tuning_seeds | toml }}
-range = ""
-cost = ""
+range = {{ tuning_range | toml }}
+cost = {{ tuning_cost | toml }}
 """
 
 
@@ -86,7 +86,11 @@ class Draft:
     weights : sequence of Path
         Files that the policy reads beside its own.
     tuned : sequence of str
-        What was tuned, on the seeds for development.
+        What was tuned: settings, or weights.
+    tuned_on : str
+        On which seeds: ``"development"``, or in words.
+    tuning_range, tuning_cost : str
+        What was tried, and what that took, in words.
     source : str
         An address or a citation.
     tracks : sequence of str
@@ -101,6 +105,9 @@ class Draft:
     family: str = "heuristic"
     weights: Sequence[Path] = ()
     tuned: Sequence[str] = ()
+    tuned_on: str = "development"
+    tuning_range: str = ""
+    tuning_cost: str = ""
     source: str = ""
     tracks: Sequence[str] = ("cpu",)
 
@@ -135,6 +142,7 @@ def make_submission(
         If there is an entry of that name.
     """
     folder = submission_folder(board, draft.name)
+    clear_leftovers(folder)
     if folder.exists():
         if not (folder / SUBMISSION_FILE).is_file():
             raise FileExistsError(
@@ -144,6 +152,8 @@ def make_submission(
             raise FileExistsError(f"{folder} exists; choose another name, or replace it with force (--force)")
     if draft.family not in FAMILIES:
         raise SubmissionError(f"family must be one of {', '.join(FAMILIES)}, got {draft.family!r}")
+    if not draft.tuned and (draft.tuning_range or draft.tuning_cost or draft.tuned_on != "development"):
+        raise SubmissionError("say what was tuned (--tuned), or leave seeds, range and cost out")
     settings = plain_settings(draft.settings)
     policy_path, class_name, description = _found(draft.policy, settings)
     check_source(policy_path)
@@ -166,7 +176,9 @@ def make_submission(
         settings_by_scenario={name: plain_settings(own) for name, own in draft.settings_by_scenario.items()},
         weights=names,
         tuned=list(draft.tuned),
-        tuning_seeds="development" if draft.tuned else "none",
+        tuning_seeds=draft.tuned_on if draft.tuned else "none",
+        tuning_range=draft.tuning_range,
+        tuning_cost=draft.tuning_cost,
     )
 
     def fill(partial: Path) -> None:

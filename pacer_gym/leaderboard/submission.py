@@ -173,7 +173,7 @@ def find_submission(name: str | Path, board: str | Path = "leaderboard") -> Subm
     """
     folder = submission_folder(board, str(name))
     if not folder.is_dir():
-        others = sorted(path.parent.name for path in folder.parent.glob(f"*/{SUBMISSION_FILE}"))
+        others = sorted(path.parent.name for path in folder.parent.glob(f"[!.]*/{SUBMISSION_FILE}"))
         listed = f"there are {', '.join(others)}" if others else "there are none"
         raise SubmissionError(
             f"no submission {str(name)!r} in {folder.parent}{did_you_mean(str(name), others)}; {listed}, "

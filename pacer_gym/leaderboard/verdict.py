@@ -12,7 +12,8 @@ from pacer_gym.leaderboard.lockdown import IN_FORCE
 from pacer_gym.leaderboard.plain_json import is_number, is_whole, read_plain
 from pacer_gym.leaderboard.results_schema import Check, ResultsError, is_text, require
 from pacer_gym.leaderboard.texts import is_line
-from pacer_gym.scoring.export import to_json, write_whole
+from pacer_gym.scoring.destination import write_whole
+from pacer_gym.scoring.export import to_json
 from pacer_gym.workloads.scenarios import SCENARIOS
 
 SCHEMA_VERSION = 1
@@ -191,7 +192,7 @@ def _is_reason(value: object) -> bool:
 
 LONGEST_REASON = 2000
 _VERDICT: Mapping[str, Check] = {
-    "schema_version": lambda value: value == SCHEMA_VERSION,
+    "schema_version": lambda value: is_whole(value) and value == SCHEMA_VERSION,
     "verdict": lambda value: value in ("verified", "refused"),
     "date": _is_date,
     "package_version": is_text,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.errors import PacerError
+from pacer_gym.leaderboard.texts import as_line
 
 WEIGHT_SUFFIXES = (".npz", ".safetensors")
 """Formats that hold numbers and nothing that runs."""
@@ -44,6 +45,7 @@ _DAMAGED = (
 )
 _LENGTH = struct.Struct("<Q")
 _LONGEST_HEADER = 100_000_000
+_LONGEST_MESSAGE = 400
 
 
 class WeightsError(PacerError, ValueError):
@@ -72,7 +74,13 @@ def check_weights(path: str | Path) -> None:
     pacer_gym.leaderboard.weights.WeightsError: policy.pkl: weights are .npz or .safetensors files, since
     reading a pickle can run anything; numpy.savez("policy.npz", **arrays) writes one
     """
-    path = Path(path)
+    try:
+        _check(Path(path))
+    except WeightsError as error:  # which tells of names that a stranger chose
+        raise WeightsError(as_line(str(error), _LONGEST_MESSAGE)) from None
+
+
+def _check(path: Path) -> None:
     cure = f'numpy.savez("{path.stem}.npz", **arrays) writes one'
     if path.suffix not in WEIGHT_SUFFIXES:
         why = ", since reading a pickle can run anything" if path.suffix in _PICKLES else ""
@@ -97,19 +105,24 @@ def _check_npz(path: Path, cure: str) -> None:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if not member.filename.endswith(".npy"):
-                    raise WeightsError(f"{path.name} holds {member.filename!r}, which is no array; {cure}")
-                if member.file_size > MOST_BYTES:
                     raise WeightsError(
-                        f"{path.name}: {member.filename} unpacks to {member.file_size:,} bytes"
+                        f"{path.name} holds {member.filename!r:.80}, which is no array; {cure}"
                     )
+            unpacked = sum(member.file_size for member in archive.infolist())
+            if unpacked > MOST_BYTES:
+                raise WeightsError(
+                    f"{path.name} unpacks to {unpacked:,} bytes; at most {MOST_BYTES:,} are taken"
+                )
         with np.load(path, allow_pickle=False) as arrays:
             for name in arrays.files:
-                if arrays[name].dtype.kind not in "biufc":
-                    raise WeightsError(f"{path.name}: {name} holds {arrays[name].dtype}, not numbers; {cure}")
+                array = arrays[name]  # numpy hands over the bytes of what does not begin as an array does
+                kind = array.dtype if isinstance(array, np.ndarray) else "something else"
+                if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+                    raise WeightsError(f"{path.name}: {name!r:.80} holds {kind!s:.80}, not numbers; {cure}")
     except _DAMAGED as error:
         if isinstance(error, WeightsError):
             raise
-        raise WeightsError(f"{path.name}: {error}; {cure}") from None
+        raise WeightsError(f"{path.name}: {error!s:.200}; {cure}") from None
 
 
 def _check_safetensors(path: Path) -> None:
@@ -148,14 +161,18 @@ def _span(file: str, name: str, tensor: Any) -> tuple[int, int]:
         counts = [first, last, *shape]
     except (TypeError, KeyError, ValueError):
         raise WeightsError(
-            f"{file}: tensor {name!r} must have a dtype, a shape and two data_offsets"
+            f"{file}: tensor {name!r:.80} must have a dtype, a shape and two data_offsets"
         ) from None
     if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in counts):
-        raise WeightsError(f"{file}: shape and data_offsets of {name!r} must be whole numbers of at least 0")
+        raise WeightsError(
+            f"{file}: shape and data_offsets of {name!r:.80} must be whole numbers of at least 0"
+        )
     if not isinstance(dtype, str) or dtype not in _DTYPE_BYTES:
-        raise WeightsError(f"{file}: {name!r} has type {dtype!r}; there are {', '.join(_DTYPE_BYTES)}")
+        raise WeightsError(
+            f"{file}: {name!r:.80} has type {dtype!r:.80}; there are {', '.join(_DTYPE_BYTES)}"
+        )
     if last - first != _DTYPE_BYTES[dtype] * math.prod(shape):
         raise WeightsError(
-            f"{file}: {name!r} of {dtype} and shape {shape} does not have {last - first} bytes"
+            f"{file}: {name!r:.80} of {dtype} and shape {shape!r:.80} does not have {last - first} bytes"
         )
     return first, last

@@ -6,30 +6,25 @@ policy's file is read.  The child answers views with decisions until its pipe is
 """
 
 import fcntl
-import gc
 import importlib
 import json
 import os
 import pkgutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
-import numpy as np
-
 from pacer_gym.engine.view import EngineSpec
 from pacer_gym.errors import PolicyError
-from pacer_gym.latency.profiles import profile_names
 from pacer_gym.leaderboard import messages
 from pacer_gym.leaderboard.lockdown import Limits, die_with_parent, lock_down
 from pacer_gym.leaderboard.reset_message import decode_reset
+from pacer_gym.leaderboard.warm_up import warm_up
 from pacer_gym.policy import Policy, is_privileged, load_policy, needs_prompts
-from pacer_gym.scoring.rollout import run
-from pacer_gym.workloads.slo import SLO
-from pacer_gym.workloads.workload import Workload
 
 # What policies are made of; a child shares it with the nursery.
 _PRELOADED = ("pacer_gym.engine", "pacer_gym.latency", "pacer_gym.tactics")
@@ -53,8 +48,10 @@ def main(parent: int, control_fd: int) -> None:
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     control = socket.socket(fileno=control_fd)
+    # Who started it, from where, is nothing that a policy need know.
+    sys.argv[1:] = sys.orig_argv[1:] = []
     _preload()
-    _warm_up()
+    warm_up()
     nursery = os.getpid()
     control.send(b"{}")
     while True:
@@ -112,20 +109,6 @@ def _preload() -> None:
 
     locator.ensure_cache_path = ensure_cache_path
     cache.save_overload = save_overload
-
-
-def _warm_up() -> None:
-    """Serve a few requests, for the first use of compiled code takes half a second in every process."""
-    count = 40  # enough to wait for each other
-    workload = Workload(
-        arrival_s=0.01 * np.arange(count),
-        prompt_tokens=np.full(count, 200),
-        output_tokens=np.full(count, 4),
-    )
-    for name in ("deadline_order", "pacer"):
-        run(name, workload=workload, profile=profile_names()[0], slo=SLO(ttft_s=2.0, tpot_s=0.1))
-    gc.collect()
-    gc.freeze()  # what children share is not to be looked through by each of them
 
 
 def _be_a_child(nursery: int, request: Mapping[str, Any], read_fd: int, write_fd: int) -> NoReturn:

@@ -5,6 +5,7 @@ process, and what it could write must not run in the one that keeps the results.
 """
 
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ _LONGEST_MESSAGE = 300
 def main() -> None:
     """Answer requests until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    sys.addaudithook(_refuse_forks)
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a policy reads or prints must not get into the conversation.
@@ -69,9 +71,9 @@ def _serve(request: Mapping[str, Any], answers: TextIO) -> None:
         # A stranger's policy may raise anything; all of it is the cell's failure and nobody else's.
         except BaseException as error:
             failed = as_line(_told(error), _LONGEST_MESSAGE)
-            memory = isinstance(error, MemoryError)
-            _answer(answers, position=position, failed=failed, spoiled=memory)
-            if memory:
+            short = _ran_short(error)
+            _answer(answers, position=position, failed=failed, spoiled=short)
+            if short:
                 return  # what is left would run short as well
         else:
             _answer(answers, position=position, metrics=metrics)
@@ -95,6 +97,23 @@ def _run(
     if request["timed"]:
         return decision_us(policy, scenario, rate_rps, seed, setting, alive=alive)
     return run_cell(policy, scenario, rate_rps, seed, setting, alive=alive)
+
+
+def _refuse_forks(event: str, _: tuple[object, ...]) -> None:
+    """A copy of this process would go on with the cell as well, and answer once more."""
+    if event in ("os.fork", "os.forkpty"):
+        raise PermissionError("a policy may start no process: 'pacer-gym verify' refuses it too")
+
+
+def _ran_short(error: BaseException | None) -> bool:
+    """Whether memory or open files ran out, which may be the doing of an earlier cell."""
+    while error is not None:
+        if isinstance(error, MemoryError) or (
+            isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _told(error: BaseException) -> str:

@@ -7,16 +7,14 @@ A folder holds the request table, the step table if the run kept one, and
 import csv
 import json
 import math
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pacer_gym.engine import ITL_EDGES_S, DriftTable, checked_drift
+from pacer_gym.scoring.destination import RECORD_FILE, check_destination, write_whole
 from pacer_gym.scoring.metrics import summary
 from pacer_gym.scoring.record import RunRecord
 from pacer_gym.workloads.slo import SLO
@@ -26,54 +24,6 @@ if TYPE_CHECKING:
 
 RECORD_SCHEMA = 1
 TABLE_FORMATS = ("parquet", "csv")
-
-_RECORD_FILE = "record.json"
-
-
-def check_destination(path: str | Path, *, folder: bool, force: bool = False) -> None:
-    """Refuse a path that is in use or cannot be written, before the work that it is meant for.
-
-    With `force` a file may be replaced by a file, and by a folder a folder that an
-    earlier run wrote; any other folder that holds something never is.
-
-    Parameters
-    ----------
-    path : str or Path
-        What is going to be written; its parents need not exist.
-    folder : bool
-        Whether it will be a folder.
-    force : bool, default=False
-        Whether what a run wrote there may be replaced.
-
-    Raises
-    ------
-    FileExistsError
-        If something is there that must not be replaced.
-    NotADirectoryError, PermissionError
-        If the folder that it would lie in is a file, or one may not write there.
-    """
-    # As `write_whole` takes it: "new/.." is the folder itself, there or not.
-    where = Path(path).resolve()
-    if not where.exists():
-        _check_parent(path, where)
-        return
-    if where.is_dir() is not folder:
-        raise FileExistsError(
-            f"{path} is a {'file' if folder else 'folder'}; name a {'folder' if folder else 'file'} instead"
-        )
-    if not force:
-        raise FileExistsError(f"{path} exists; choose another path, or replace it with force (--force)")
-    if folder and any(where.iterdir()) and not (where / _RECORD_FILE).is_file():
-        raise FileExistsError(f"{path} holds no {_RECORD_FILE}, so no run wrote it and it is not replaced")
-
-
-def _check_parent(path: str | Path, where: Path) -> None:
-    """Refuse a new path below a file, or below a folder that takes no new ones."""
-    parent = next(folder for folder in where.parents if folder.exists())
-    if not parent.is_dir():
-        raise NotADirectoryError(f"{path} cannot be made: {parent} is a file; choose another path")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be made: {parent} may not be written to; choose another path")
 
 
 def check_table_format(table_format: str) -> None:
@@ -152,7 +102,7 @@ def write_record(
         for name, table in (("requests", record.requests), ("steps", record.steps)):
             if table is not None:
                 _write_table(table, partial / f"{name}.{table_format}")
-        (partial / _RECORD_FILE).write_text(to_json(about) + "\n", encoding="utf-8")
+        (partial / RECORD_FILE).write_text(to_json(about) + "\n", encoding="utf-8")
 
     write_whole(Path(folder), fill)
     return Path(folder)
@@ -169,10 +119,10 @@ def read_record(folder: str | Path) -> RunRecord:
         If the run was written by a newer version.
     """
     folder = Path(folder)
-    about = json.loads((folder / _RECORD_FILE).read_text(encoding="utf-8"))
+    about = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     if about["schema"] != RECORD_SCHEMA:
         raise ValueError(
-            f"{folder / _RECORD_FILE} has schema {about['schema']}, this version reads {RECORD_SCHEMA}: "
+            f"{folder / RECORD_FILE} has schema {about['schema']}, this version reads {RECORD_SCHEMA}: "
             "upgrade pacer-gym"
         )
     table_format, told = about["tables"], about["run"]
@@ -217,42 +167,6 @@ def to_json(value: object) -> str:
     ['{', '"a":', '1,', '"b":', 'null', '}']
     """
     return json.dumps(_finite(value), indent=2, sort_keys=True, allow_nan=False)
-
-
-def write_whole(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a file or folder beside `path`, then move it there in one step.
-
-    Whatever fails leaves what was there before.  A file never replaces a folder, nor a folder a file.
-    """
-    # While a folder is being replaced, a path that leads through it ("run/../run") leads nowhere.
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
-    former = path.with_name(f".{path.stem}.{os.getpid()}.former{path.suffix}")
-    with _removed(partial), _removed(former):
-        fill(partial)
-        if path.exists() and path.is_dir() is not partial.is_dir():
-            raise FileExistsError(f"{path} is a {'folder' if path.is_dir() else 'file'}; move it away")
-        if path.is_dir():
-            path.rename(former)  # a folder cannot be renamed over another that holds something
-        try:
-            partial.replace(path)
-        except BaseException:
-            if former.exists():
-                former.rename(path)
-            raise
-
-
-@contextmanager
-def _removed(path: Path) -> Iterator[None]:
-    """Remove a file or folder at the end, if it is there."""
-    try:
-        yield
-    finally:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _read_drift(told: str | dict[str, list[float]]) -> str | DriftTable:

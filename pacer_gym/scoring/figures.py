@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pacer_gym.engine import as_drift_table
-from pacer_gym.scoring.export import check_destination, write_whole
+from pacer_gym.scoring.destination import check_destination, write_whole
 from pacer_gym.scoring.metrics import attainment, tpot_met, ttft_met
 from pacer_gym.scoring.record import RunRecord
 from pacer_gym.scoring.report import percent

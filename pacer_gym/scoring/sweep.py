@@ -5,15 +5,17 @@ processes is the cell and its metrics, never a record, and every cell meets a po
 built for it alone, so one core and many give the same results.
 """
 
+import faulthandler
 import math
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from pacer_gym.errors import PacerError, PolicyError
+from pacer_gym.errors import PacerError, PolicyError, WorkerLost
 from pacer_gym.latency.profiles import Profile
 from pacer_gym.policy import Policy, load_policy, policy_reference
 from pacer_gym.scoring.backlog import backlog_slope_rps
@@ -148,6 +150,8 @@ def run_cells(
         If a policy cannot be built, before anything runs.
     CellError
         If a cell fails; the others are given up.
+    WorkerLost
+        If a process is gone that ran some: a policy crashed it, or ended it.
 
     Examples
     --------
@@ -165,15 +169,30 @@ def iterate_cells(
 
     Arguments and errors are those of `run_cells`.
     """
+    from concurrent.futures.process import BrokenProcessPool
+
     import joblib  # takes as long to import as the rest of the room
 
     parcels = _pack(cells)
     parallel = joblib.Parallel(n_jobs=n_jobs, backend="loky", return_as="generator")
-    all_metrics = parallel(joblib.delayed(_run_parcel)(parcel) for parcel in parcels)
-    for done, (cell, metrics) in enumerate(zip(cells, all_metrics, strict=True), start=1):
-        if progress is not None:
-            progress(done, len(cells))
-        yield CellResult(cell=cell, metrics=metrics)
+    all_metrics = parallel(joblib.delayed(_run_parcel)(parcel, os.getpid()) for parcel in parcels)
+    try:
+        for done, (cell, metrics) in enumerate(zip(cells, all_metrics, strict=True), start=1):
+            if progress is not None:
+                progress(done, len(cells))
+            yield CellResult(cell=cell, metrics=metrics)
+    except BrokenProcessPool as error:
+        raise _lost(parcels, str(error)) from None
+
+
+def _lost(parcels: "Sequence[_Parcel]", told: str) -> WorkerLost:
+    """What to say of a process that is gone; which cell it was at, nobody knows."""
+    how = re.search(r"exit codes of the workers are \{(.*?)\}", told)
+    policies = " or ".join(dict.fromkeys(parcel.told.partition(" on ")[0] for parcel in parcels))
+    return WorkerLost(
+        f"a process that ran {policies} has ended{f' by {how[1]}' if how else ''}: a policy, or a library of "
+        "its own, crashed or ended it, or memory ran out; with one job it shows which"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,8 +247,10 @@ def _pack(cells: Sequence[Cell]) -> list[_Parcel]:
     return parcels
 
 
-def _run_parcel(parcel: _Parcel) -> dict[str, object]:
+def _run_parcel(parcel: _Parcel, caller: int) -> dict[str, object]:
     """Run one cell, in whatever process this is."""
+    if os.getpid() != caller:
+        faulthandler.disable()  # which joblib turns on: a crash is told in one line, by who waits
     cell = parcel.cell
     try:
         rollout = prepare(

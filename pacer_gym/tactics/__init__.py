@@ -9,6 +9,7 @@ from pacer_gym.tactics.ordering import (
     prompt_deadline_s,
     remaining_tokens,
     shortest_remaining,
+    sorted_behind,
 )
 from pacer_gym.tactics.prefill_time import PrefillPace, prefill_times_s
 from pacer_gym.tactics.step_forecast import StepForecast, check_margin
@@ -29,4 +30,5 @@ __all__ = [
     "prompt_deadline_s",
     "remaining_tokens",
     "shortest_remaining",
+    "sorted_behind",
 ]

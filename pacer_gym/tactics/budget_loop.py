@@ -1,5 +1,6 @@
 """The loop of a policy with a token budget and an order, in one compiled call for many steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pacer_gym.engine.state import (
     CONTEXT_TOKENS,
     FIRST_TOKEN_S,
     GENERATED_TOKENS,
+    SLOT_ID,
     TARGET_TOKENS,
     TPOT_SLO_S,
     TTFT_SLO_S,
@@ -35,12 +37,20 @@ class BudgetLoop:
     ----------
     spec : EngineSpec
         The engine; where the order goes by time it has been measured, so there are coefficients.
-    budget_tokens : int
-        Most tokens of a step, prefill and decode together; more than the engine's own maximum is that.
+    budget_tokens : int, optional
+        Most tokens of a step, prefill and decode together; by default, and at most, the engine's own maximum.
     order : {"arrival", "deadline", "shortest", "laxity"}, default="arrival"
         Who is served first.
     eased_tokens : int, optional
         The budget of steps with a single prompt, or with nothing decoding; by default the same.
+    increase_tokens : int, default=0
+        What a step that used all of its budget, and was fast enough, adds to it, and what the budget
+        does not fall below; 0 for a budget that stays as it is.
+    decrease : float, default=1.0
+        What a step slower than the tightest TPOT target, or without decodes than the usual one,
+        multiplies a budget by that does not stay as it is.
+    draw : callable, optional
+        Gives so many budgets of further steps, one each, as int64; they take the place of the one budget.
 
     Raises
     ------
@@ -49,17 +59,26 @@ class BudgetLoop:
     """
 
     def __init__(
-        self, spec: EngineSpec, budget_tokens: int, *, order: str = "arrival", eased_tokens: int | None = None
+        self,
+        spec: EngineSpec,
+        budget_tokens: int | None = None,
+        *,
+        order: str = "arrival",
+        eased_tokens: int | None = None,
+        increase_tokens: int = 0,
+        decrease: float = 1.0,
+        draw: Callable[[int], np.ndarray] | None = None,
     ) -> None:
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
         most = spec.limits.max_batched_tokens
+        self._draw = draw
+        first = [] if draw is not None else [most if budget_tokens is None else min(budget_tokens, most)]
+        self._budgets = np.array(first, np.int64)
         self._rule = (
-            ORDERS.index(order),
-            min(budget_tokens, most),
-            min(budget_tokens if eased_tokens is None else eased_tokens, most),
-            spec.model.attention_flop_per_pair,
-            spec.model.kv_bytes_per_token,
+            *(ORDERS.index(order), -1 if eased_tokens is None else min(eased_tokens, most)),
+            *(min(increase_tokens, most), float(decrease), float(spec.slo.tpot_s)),
+            *(spec.model.attention_flop_per_pair, spec.model.kv_bytes_per_token),
         )
         costs_s = np.zeros(7) if spec.coefficients is None else np.array(spec.coefficients, np.float64)
         self._fit = (costs_s, spec.batch_buckets, np.empty(7))
@@ -70,18 +89,27 @@ class BudgetLoop:
         num_requests = arrays[1].shape[2]
         if self._orders.shape[1] != num_requests:
             self._orders, self._times_s = np.empty((2, num_requests), np.int64), np.empty((2, num_requests))
-        return budget_flat(
-            stop_s, step_s_sum, *self._rule, *self._fit, self._orders, self._times_s, *arrays
+        if self._draw is not None:
+            further = self._draw(MOST_STEPS - self._budgets.size)
+            self._budgets = np.concatenate((self._budgets, further))
+        steps, step_s_sum = budget_flat(
+            stop_s, step_s_sum, self._budgets, *self._rule, *self._fit, self._orders, self._times_s, *arrays
         )  # fmt: skip
+        if self._draw is not None:
+            self._budgets = self._budgets[steps:]
+        return steps, step_s_sum
 
 
 @njit(cache=True)
 def budget_flat(
     stop_s: float,
     step_s_sum: float,
+    budgets: np.ndarray,
     order_kind: int,
-    budget_tokens: int,
     eased_tokens: int,
+    increase_tokens: int,
+    decrease: float,
+    usual_tpot_s: float,
     flop_per_pair: int,
     kv_bytes_per_token: int,
     coefficients: np.ndarray,
@@ -91,14 +119,19 @@ def budget_flat(
     times_s: np.ndarray,
     *arrays: Any,
 ) -> tuple[int, float]:
-    """Run the first lane of `(*tables, *truth)`; return the steps, and the sum with their times added."""
+    """Run the first lane of `(*tables, *truth)`; return the steps, and the sum with their times added.
+
+    `budgets` holds a budget for each step, or a single one, which is kept up to date.
+    """
     t, truth = Tables(*arrays[:9]), Truth(*arrays[9:])
     row = t.lanes[0]
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
-        pressed = n >= 2 and row.num_decodes > 0
-        room = max(0, (budget_tokens if pressed else eased_tokens) - row.num_decodes)
+        budget_tokens = budgets[min(steps, budgets.shape[0] - 1)]
+        if eased_tokens >= 0 and (n < 2 or row.num_decodes == 0):
+            budget_tokens = eased_tokens
+        room = max(0, budget_tokens - row.num_decodes)
         order, scratch = orders[0, :n], orders[1, :n]
         order_len = -1
         # Without room nobody is served, and with one prompt there is nothing to order.
@@ -120,10 +153,49 @@ def budget_flat(
                     features,
                 )
             _write_order(t, order_kind, pace_s, order, scratch, times_s[0], times_s[1])
+        tpot_s = _tightest_tpot_s(t, usual_tpot_s) if increase_tokens > 0 else np.inf
         step_lane(t, truth, 0, room, order, order_len)
+        if increase_tokens > 0:
+            used = row.step_decodes + row.step_prefill_tokens
+            most = row.max_batched_tokens
+            budgets[0] = aimd_budget(budgets[0], used, row.step_s, tpot_s, increase_tokens, decrease, most)
         step_s_sum += row.step_s
         steps += 1
     return steps, step_s_sum
+
+
+@njit(cache=True)
+def aimd_budget(
+    budget: int,
+    used_tokens: int,
+    step_s: float,
+    tpot_s: float,
+    increase_tokens: int,
+    decrease: float,
+    most_tokens: int,
+) -> int:
+    """Budget after a step: less if it was too slow for the target, more if all was used.
+
+    Examples
+    --------
+    >>> aimd_budget(128, 128, 0.05, 0.1, 16, 0.5, 512), aimd_budget(128, 128, 0.2, 0.1, 16, 0.5, 512)
+    (144, 64)
+    """
+    if step_s > tpot_s:
+        return max(int(budget * decrease), min(increase_tokens, most_tokens))
+    # A step that left budget unused says nothing about a larger one.
+    if used_tokens >= budget:
+        return min(budget + increase_tokens, most_tokens)
+    return budget
+
+
+@njit(cache=True)
+def _tightest_tpot_s(t: Tables, usual_s: float) -> float:
+    """Least target of those that decode; the usual one where none does."""
+    tpot_s = np.inf
+    for slot in range(t.lanes[0].num_decodes):
+        tpot_s = min(tpot_s, t.request_f8[TPOT_SLO_S, 0, t.decode_i8[SLOT_ID, 0, slot]])
+    return tpot_s if t.lanes[0].num_decodes > 0 else usual_s
 
 
 @njit(cache=True)

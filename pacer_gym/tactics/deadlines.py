@@ -7,10 +7,9 @@ latest time at which the first token was due, they also let a fast prefill be sp
 which the metric forgives no longer.
 """
 
-import math
-
 import numpy as np
 
+from pacer_gym.compiled import njit
 from pacer_gym.engine.view import EngineView
 
 CLOCKS = ("arrival", "first_token")
@@ -45,8 +44,19 @@ def least_slack_s(view: EngineView, start_s: np.ndarray) -> float:
     float
         Seconds; negative where a decode is behind already, inf where nothing decodes.
     """
-    if view.decode_ids.size == 0:
-        return math.inf
-    # With `k` tokens out the next one is number `k` after the first.
-    due_s = start_s + view.decode_output_tokens * view.decode_tpot_slo_s
-    return float(due_s.min()) - view.now_s
+    slack_s: float = token_slack_s(view.now_s, start_s, view.decode_output_tokens, view.decode_tpot_slo_s)
+    return slack_s
+
+
+@njit(cache=True)
+def token_slack_s(
+    now_s: float, start_s: np.ndarray, output_tokens: np.ndarray, tpot_slo_s: np.ndarray
+) -> float:
+    """`least_slack_s` of arrays, one entry a decode; nan if any is."""
+    least_s = np.inf
+    for k in range(output_tokens.shape[0]):
+        # With `k` tokens out the next one is number `k` after the first.
+        due_s = start_s[k] + output_tokens[k] * tpot_slo_s[k]
+        if due_s < least_s or np.isnan(due_s):
+            least_s = due_s
+    return least_s - now_s

@@ -148,6 +148,31 @@ def write_sorted(order: np.ndarray, scratch: np.ndarray, key: np.ndarray) -> Non
 
 
 @njit(cache=True)
+def write_sorted_behind(order: np.ndarray, scratch: np.ndarray, key: np.ndarray, behind: np.ndarray) -> None:
+    """Write indices into `order` so that those in the mask `behind` come last; within both as `write_sorted`.
+
+    Parameters
+    ----------
+    order, scratch, key
+        As `write_sorted` takes them.
+    behind : (at least n,) np.ndarray of bool or int64
+        Who comes last.
+    """
+    write_sorted(order, scratch, key)
+    first, last = 0, 0
+    for place in range(order.shape[0]):
+        index = order[place]
+        if behind[index]:
+            scratch[last] = index
+            last += 1
+        else:
+            order[first] = index
+            first += 1
+    for k in range(last):
+        order[first + k] = scratch[k]
+
+
+@njit(cache=True)
 def _sort(order: np.ndarray, scratch: np.ndarray, key: np.ndarray) -> None:
     """Merge sort of `order` by key, stable; linear where it is sorted already."""
     # Numba's own argsort allocates.  Queues come nearly sorted, by arrival, so merges are mostly skipped.

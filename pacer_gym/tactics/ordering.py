@@ -9,7 +9,13 @@ import math
 import numpy as np
 
 from pacer_gym.engine.view import EngineView
-from pacer_gym.tactics.kernels import first_unusable, write_due, write_moore_hodgson, write_sorted
+from pacer_gym.tactics.kernels import (
+    first_unusable,
+    write_due,
+    write_moore_hodgson,
+    write_sorted,
+    write_sorted_behind,
+)
 
 
 def moore_hodgson(deadline_s: np.ndarray, process_s: np.ndarray, now_s: float = 0.0) -> np.ndarray:
@@ -113,6 +119,39 @@ def least_laxity(deadline_s: np.ndarray, process_s: np.ndarray) -> np.ndarray:
     return _sorted_by(np.subtract(deadline_s, process_s))
 
 
+def sorted_behind(key: np.ndarray, behind: np.ndarray) -> np.ndarray:
+    """Order by a key, with some behind all others.
+
+    Parameters
+    ----------
+    key : (n,) array_like
+        What to sort by, without nan.
+    behind : (n,) array_like of bool
+        Who comes last, by the same key.
+
+    Returns
+    -------
+    (n,) np.ndarray of int64
+        Indices.
+
+    Raises
+    ------
+    ValueError
+        If `key` is not 1-d or holds nan, or `behind` has another shape.
+
+    Examples
+    --------
+    >>> sorted_behind([4.0, 2.0, 3.0, 1.0], [False, True, False, True])
+    array([2, 0, 3, 1])
+    """
+    key, behind = _checked_key(key), np.ascontiguousarray(behind, np.bool_)
+    if behind.shape != key.shape:
+        raise ValueError(f"need one entry of behind for each of key, got {behind.shape} and {key.shape}")
+    order = np.empty(key.size, np.int64)
+    write_sorted_behind(order, np.empty_like(order), key, behind)
+    return order
+
+
 def prompt_deadline_s(view: EngineView) -> np.ndarray:
     """When each prompt of a view is due; see `pacer_gym.tactics.kernels.prompt_due_s`.
 
@@ -140,9 +179,15 @@ def remaining_tokens(view: EngineView) -> np.ndarray:
 
 def _sorted_by(key: np.ndarray) -> np.ndarray:
     """Return the stable order of a 1-d key without nan."""
-    key = np.ascontiguousarray(key)
-    if key.ndim != 1 or (key.dtype.kind == "f" and np.isnan(key).any()):
-        raise ValueError(f"need a 1-d array of numbers without nan to sort by, got {key}")
+    key = _checked_key(key)
     order = np.empty(key.size, np.int64)
     write_sorted(order, np.empty_like(order), key)
     return order
+
+
+def _checked_key(key: np.ndarray) -> np.ndarray:
+    """Return a 1-d key without nan as an array, or refuse it."""
+    key = np.ascontiguousarray(key)
+    if key.ndim != 1 or (key.dtype.kind == "f" and np.isnan(key).any()):
+        raise ValueError(f"need a 1-d array of numbers without nan to sort by, got {key}")
+    return key

@@ -1,6 +1,8 @@
 """A policy that misbehaves costs its own cell one clear line, and nobody else's anything."""
 
 import hashlib
+import os
+import sys
 from dataclasses import replace
 
 import pytest
@@ -63,6 +65,20 @@ def is_open(fd):
 """
 
 
+LEAK_FILES = """
+import resource
+KEPT = []
+
+
+def leak():
+    try:
+        while True:
+            KEPT.append(open(os.devnull))
+    except OSError:
+        pass
+"""
+
+
 def policy_file(tmp_path, *decide, before=""):
     path = tmp_path / "bad.py"
     path.write_text(source_of(decide, before=before), encoding="utf-8")
@@ -89,6 +105,7 @@ def test_a_good_policy_gets_the_metrics_of_a_run_in_this_process(process, tmp_pa
         ("if self.steps > 40: raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("if self.steps > 40: os._exit(7)", "the process ended itself with status 7"),
         ("if self.steps > 40: os.kill(os.getpid(), signal.SIGSEGV)", "the process was ended by SIGSEGV"),
+        ("if self.steps > 40: os.fork()", "PermissionError: a policy may start no process"),
         ("if self.steps > 40: np.ones(1 << 28)", "MemoryError"),
         ("if self.steps > 40: self.kept = [bytes(1 << 24) for _ in range(100)]", "MemoryError"),
     ],
@@ -125,6 +142,31 @@ def test_what_a_policy_leaks_from_cell_to_cell_costs_none_of_them(process, tmp_p
     path = policy_file(tmp_path, "if self.steps == 1: LEAK.append(bytes(1 << 28))", before="LEAK = []")
     outcomes = run_all(process, path, cells=((0.5, 1),) * 6)
     assert [outcome.failed for outcome in outcomes] == [None] * 6
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs limits")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if self.steps == 41: resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+        "if self.steps == 41: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)); leak()",
+    ],
+)
+def test_a_policy_that_uses_up_files_costs_neither_the_next_cell_nor_the_next_batch(process, tmp_path, line):
+    path = policy_file(tmp_path, line, before=LEAK_FILES)
+    for _ in range(2):
+        outcomes = run_all(process, path, cells=((0.5, 1), (0.5, 2)))
+        assert [outcome.failed for outcome in outcomes] == [None, None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a C library of that name")
+def test_a_copy_that_answers_once_more_costs_nobody_anything(process, tmp_path):
+    line = "if self.steps == 41: ctypes.CDLL(None).fork()"
+    path = policy_file(tmp_path, line, before="import ctypes")
+    outcomes = run_all(process, path, cells=((0.5, 1), (0.5, 2)))
+    assert [outcome.failed for outcome in outcomes] == [None, None]
+    good = run_all(process, policy_file(tmp_path), cells=((0.5, 1), (0.5, 2)))
+    assert [outcome.metrics for outcome in outcomes] == [outcome.metrics for outcome in good]
 
 
 def test_a_policy_that_finds_the_pipe_only_spoils_its_own_cell(process, tmp_path):

@@ -108,3 +108,28 @@ def test_an_existing_result_is_found_out_before_anything_runs(here, capsys):
     (here / "results.json").write_text("{}")
     assert main(["score", "fixed_budget", *ONE, "--out", "results.json"]) == 2
     assert "results.json exists" in capsys.readouterr().err
+
+
+def test_a_part_or_a_rough_answer_does_not_take_the_place_of_an_entrys_whole_results(here, cache, capsys):
+    assert main(["submit", "srpf", "--name", "mine"]) == 0
+    results = here / "leaderboard" / "submissions" / "mine" / "results.json"
+    one = ["score", "--submission", "mine", *ONE, *cache]
+    assert main([*one, "--scenario", "drift-ramp"]) == 0
+    whole = results.read_bytes()
+    capsys.readouterr()
+    assert main(one) == 2
+    told = capsys.readouterr().err
+    assert "holds 2 scenarios of the quick setting, and this would leave 1 of the quick one" in told
+    assert told.count("\n") == 1
+    assert main([*one, "--out", "elsewhere.json"]) == 0
+    assert results.read_bytes() == whole
+    assert main([*one, "--force"]) == 0
+    assert list(read_results(results).scenarios) == ["drift-step"]
+    # As many scenarios again, but of the setting that ranks.
+    results.write_text(results.read_text().replace('"setting": "quick"', '"setting": "official"'))
+    official = results.read_bytes()
+    assert main(one) == 2
+    assert results.read_bytes() == official
+    # What cannot be read is no loss.
+    results.write_text("{}")
+    assert main(one) == 0

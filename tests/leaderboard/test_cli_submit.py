@@ -1,6 +1,9 @@
 """The command makes an entry and says how to go on; mistakes are one line."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,25 @@ def test_an_entry_is_not_overwritten_without_force(tmp_path, monkeypatch, capsys
     assert main(words) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*words, "--force"]) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_an_entry_is_made_where_another_try_was_killed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # The trial of the policy kills the process that makes the entry.
+    code = (
+        "import os\n"
+        "from pacer_gym.leaderboard import scaffold\n"
+        "scaffold._try = lambda entry: os.kill(os.getpid(), 9)\n"
+        "from pacer_gym.cli import main\n"
+        "main(['submit', 'srpf', '--name', 'mine'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == -9
+    submissions = tmp_path / "leaderboard" / "submissions"
+    assert len(list(submissions.iterdir())) == 1
+    assert main(["verify", "nobody"]) == 2  # lists no entry that is not one
+    assert main(["submit", "srpf", "--name", "mine"]) == 0
+    assert [path.name for path in submissions.iterdir()] == ["mine"]

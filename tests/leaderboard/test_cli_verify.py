@@ -1,6 +1,9 @@
 """The command's exit status is its verdict: 0 verified, 1 refused, 2 nothing to verify."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,54 @@ def test_what_is_not_there_is_status_2_and_one_line(board, capsys):
     error = capsys.readouterr().err
     assert "did you mean 'honest'" in error
     assert error.count("\n") == 1
+
+
+def copy_honest(board: Path) -> None:
+    shutil.rmtree(board / "submissions" / "spoiled", ignore_errors=True)
+    shutil.copytree(board / "submissions" / "honest", board / "submissions" / "spoiled")
+    toml = board / "submissions" / "spoiled" / "submission.toml"
+    toml.write_text(toml.read_text().replace("honest", "spoiled"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "told"),
+    [
+        (lambda folder: (folder / "results.json").unlink(), (), "score --submission spoiled"),
+        (lambda folder: (folder / "results.json").write_text("{}"), (), "results.json"),
+        (lambda folder: (folder / "results.json").write_text("[" * 100_000), (), "nested too deeply"),
+        (lambda folder: (folder / "results.json").write_bytes(b"\xff"), (), "results.json"),
+        (lambda folder: (folder / "policy.py").unlink(), (), "policy.py"),
+        (lambda folder: (folder / "submission.toml").write_text("name ="), (), "submission.toml"),
+        (lambda folder: (folder / "note.txt").touch(), (), "note.txt"),
+        (lambda folder: None, ("--jobs", "0"), "--jobs"),
+        (lambda folder: None, ("--cells", "0"), "--cells"),
+        (lambda folder: None, ("--fresh", "0"), "--fresh"),
+        (lambda folder: None, ("--seed", "-1"), "--seed"),
+    ],
+)
+def test_what_cannot_be_verified_is_status_2_and_one_line_and_writes_no_verdict(
+    board, capsys, spoil, words, told
+):
+    copy_honest(board)
+    folder = board / "submissions" / "spoiled"
+    (folder / "verified.json").unlink(missing_ok=True)
+    spoil(folder)
+    assert main(["verify", "spoiled", "--folder", str(board), *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err
+    assert printed.err.count("\n") == 1
+    assert not (folder / "verified.json").exists()
+
+
+def test_what_a_killed_command_left_in_an_entry_does_not_stand_in_the_way(board):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folder = board / "submissions" / "honest"
+    left = [folder / f".{name}.{gone.pid}.partial.json" for name in ("results", "measured", "verified")]
+    for path in left:
+        path.touch()
+    assert (
+        main(["verify", "honest", "--folder", str(board), "--cells", "1", "--jobs", "1", "--seed", "1"]) == 0
+    )
+    assert not any(path.exists() for path in left)

@@ -82,6 +82,24 @@ def test_weights_come_along_and_are_tried(tmp_path):
     assert [path.name for path in (tmp_path / "board" / "submissions").iterdir()] == ["mine"]
 
 
+def test_what_was_tuned_is_told_in_the_entry(tmp_path):
+    told = {
+        "tuned_on": "episodes from 1,000,000",
+        "tuning_range": 'budgets "16" to 2048',
+        "tuning_cost": "9 h",
+    }
+    draft = Draft(policy="srpf", name="mine", tuned=["weights", "budget_tokens"], **told)
+    tuning = make_submission(draft, board=tmp_path, trial=False).tuning
+    assert tuning.what == ("weights", "budget_tokens")
+    assert (tuning.seeds, tuning.range, tuning.cost) == tuple(told.values())
+
+
+@pytest.mark.parametrize("said", [{"tuned_on": "seed 3"}, {"tuning_range": "all"}, {"tuning_cost": "9 h"}])
+def test_how_nothing_was_tuned_needs_no_words(tmp_path, said):
+    with pytest.raises(SubmissionError, match="say what was tuned"):
+        make_submission(Draft(policy="srpf", name="mine", **said), board=tmp_path)
+
+
 def test_pickled_weights_are_refused_and_nothing_is_written(tmp_path):
     (tmp_path / "mine.py").write_text(POLICY)
     (tmp_path / "net.npz").write_bytes(pickle.dumps([1.0]))

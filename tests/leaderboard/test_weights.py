@@ -5,6 +5,7 @@ import json
 import pickle
 import struct
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -118,3 +119,100 @@ def test_a_file_that_no_git_host_takes_is_refused(tmp_path):
         file.truncate(101 * 2**20)
     with pytest.raises(WeightsError, match="at most"):
         check_weights(tmp_path / "net.npz")
+
+
+def npz(path, *, compression=zipfile.ZIP_STORED, **members: bytes) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    text = header.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no array",
+        npy("{"),  # SyntaxError or TokenError
+        npy("[1, 2]"),
+        npy("{'descr': '<f8', 'fortran_order': False}"),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (10,)}", bytes(8)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, -1)}", bytes(8)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1 << 60,)}"),
+        npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({2**60},)}}"),  # MemoryError
+        npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({2**70},)}}"),  # OverflowError
+        npy("{'descr': 'no type', 'fortran_order': False, 'shape': (1,)}"),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", pickle.dumps([Runs()])),
+        npy("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,)}", bytes(8)),
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': " + "(" * 60 + ")" * 60 + "}"),
+    ],
+)
+def test_an_array_that_is_none_is_refused_whatever_reading_it_raises(tmp_path, content, capsys):
+    npz(tmp_path / "net.npz", w=content)
+    with pytest.raises(WeightsError, match=r"^net\.npz: "):
+        check_weights(tmp_path / "net.npz")
+    assert "unpickled" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("place", range(0, 400, 7))
+def test_no_flipped_byte_raises_anything_else(tmp_path, place):
+    path = tmp_path / "net.npz"
+    np.savez_compressed(path, w=np.arange(100.0), b=np.ones(3))
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] ^= 0xFF
+    path.write_bytes(data)
+    with suppress(WeightsError):
+        check_weights(path)
+
+
+def test_an_encrypted_archive_is_refused(tmp_path):
+    path = tmp_path / "net.npz"
+    np.savez(path, w=np.ones(3))
+    data = bytearray(path.read_bytes())
+    data[6] |= 1  # the flag of an encrypted member, in its own header
+    central = data.index(b"PK\x01\x02")
+    data[central + 8] |= 1  # and in the directory
+    path.write_bytes(data)
+    with pytest.raises(WeightsError, match="encrypted"):
+        check_weights(path)
+
+
+def test_an_archive_that_unpacks_to_more_than_is_taken_is_refused(tmp_path):
+    zeros = npy(f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({60 << 20},)}}", bytes(60 << 20))
+    npz(tmp_path / "net.npz", compression=zipfile.ZIP_DEFLATED, a=zeros, b=zeros)
+    with pytest.raises(WeightsError, match="unpacks to"):
+        check_weights(tmp_path / "net.npz")
+
+
+def test_what_cannot_be_read_is_told_as_such(tmp_path):
+    with pytest.raises(WeightsError, match=r"net\.npz cannot be read: No such file"):
+        check_weights(tmp_path / "net.npz")
+    (tmp_path / "net.safetensors").mkdir()
+    with pytest.raises(WeightsError, match=r"cannot be read: Is a directory"):
+        check_weights(tmp_path / "net.safetensors")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 100_000,
+        b"9" * 5000,
+        json.dumps({"w\n\x1b[2J" * 1000: {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}}).encode(),
+        json.dumps({"w": {"dtype": "F32", "shape": [2] * 100_000, "data_offsets": [0, 8]}}).encode(),
+        json.dumps({"w": {"dtype": "F32\n" * 1000, "shape": [2], "data_offsets": [0, 8]}}).encode(),
+        json.dumps({"w": {"dtype": ["F32"], "shape": {"a": 1}, "data_offsets": [0, 8]}}).encode(),
+        json.dumps({"w": {"dtype": "F32", "shape": 2, "data_offsets": "08"}}).encode(),
+        json.dumps({"w": 3}).encode(),
+        b"\xff\xfe",
+    ],
+)
+def test_a_strange_header_is_told_of_in_one_short_line(tmp_path, header):
+    (tmp_path / "net.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(WeightsError) as refused:
+        check_weights(tmp_path / "net.safetensors")
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) <= 400

@@ -13,6 +13,8 @@ from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.policy import compiled_steps, load_policy, policy_names
 from pacer_gym.scoring.rollout import prepare, run
+from pacer_gym.tactics.budget_loop import BudgetLoop
+from pacer_gym.tactics.forecast_loop import ForecastLoop
 from pacer_gym.workloads.slo import SLO
 from pacer_gym.workloads.streams import spawn_streams
 from pacer_gym.workloads.workload import Workload
@@ -54,7 +56,8 @@ def assert_same(ours, theirs):
 
 def test_these_are_compiled():
     assert [
-        *("deadline_order", "fixed_budget", "least_laxity", "p_pas", "pacer", "srpf", "vllm_default"),
+        *("aimd", "deadline_order", "fair_batching", "fixed_budget", "least_laxity", "p_pas", "pacer"),
+        *("qoserve", "random_budget", "slos_serve", "sola", "srpf", "vllm_default"),
     ] == NAMES
 
 
@@ -74,6 +77,37 @@ def test_pacer_with_other_settings_is_the_same(settings):
     assert_same(ours, theirs)
     for field in ("ratio", "num_scored", "num_missed", "miss_rate"):
         assert getattr(compiled.ratio_bound, field) == getattr(plain.ratio_bound, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("aimd", {"budget_tokens": 400, "increase_tokens": 3, "decrease": 0.9}),
+        ("aimd", {"budget_tokens": 10**30, "increase_tokens": 10**30, "decrease": 1e-300}),
+        ("fair_batching", {"clock": "first_token", "margin": 1.1}),
+        ("qoserve", {"clock": "first_token", "margin": 1.0}),
+        ("qoserve", {"least_tokens": 16, "token_weight_s": 0.0}),
+        ("qoserve", {"least_tokens": 10**30}),
+        ("random_budget", {"least_tokens": 1}),
+        ("random_budget", {"least_tokens": 10**30}),
+        ("slos_serve", {"margin": 1.3}),
+        ("sola", {"margin": 0.8}),
+    ],
+)
+@pytest.mark.parametrize("rate_rps", [4.0, 7.0])
+def test_a_policy_with_other_settings_is_the_same(name, settings, rate_rps):
+    *_, ours, theirs = both(name, settings, scenario="tiers", rate_rps=rate_rps, seed=6, horizon_s=150.0)
+    assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_that_pads_its_batches_is_the_same(name):
+    profile = load_profile("cpu-smollm2-135m")
+    profile = replace(profile, batch_buckets=np.array([8, 16, 32, 64, 128, 256]))
+    *_, ours, theirs = both(
+        name, scenario="poisson-standard", rate_rps=6.0, seed=8, horizon_s=90.0, profile=profile
+    )
+    assert_same(ours, theirs)
 
 
 def stalled():
@@ -108,6 +142,23 @@ def test_an_engine_short_of_blocks_is_the_same(name, seed):
     assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_small_engine_where_some_are_late_from_the_start_is_the_same(name, seed):
+    rng = np.random.default_rng(seed)
+    workload = Workload(
+        arrival_s=np.sort(rng.uniform(0.0, 25.0, 120)),
+        prompt_tokens=rng.integers(1, 250, 120),
+        output_tokens=np.where(rng.random(120) < 0.7, 1, rng.integers(1, 250, 120)),
+        ttft_slo_s=rng.choice([0.01, 0.3, 2.0, 20.0], 120),
+        tpot_slo_s=rng.choice([0.02, 0.05, 0.1, 0.4], 120),
+    )
+    limits = EngineLimits(num_blocks=48, max_running=12, max_model_tokens=512, max_batched_tokens=256)
+    profile = replace(load_profile("cpu-smollm2-135m"), limits=limits)
+    *_, ours, theirs = both(name, workload=workload, profile=profile, seed=seed)
+    assert_same(ours, theirs)
+
+
 def small_engine():
     workload = Workload(arrival_s=[0.0], prompt_tokens=[10], output_tokens=[4]).with_slo(SLO(2.0, 0.1))
     return Simulator(workload, load_profile("cpu-smollm2-135m"), streams=spawn_streams(0))
@@ -117,12 +168,13 @@ def small_engine():
 def test_an_engine_that_nobody_has_measured_is_learned_in_python(name):
     policy, spec = load_policy(name), small_engine().spec
     policy.reset(replace(spec, coefficients=None, calibration_ratios=None), np.random.default_rng(0))
-    needs_times = name in ("deadline_order", "least_laxity", "pacer")
-    assert (compiled_steps(policy) is None) == needs_times
+    needs_no_times = ("aimd", "fixed_budget", "p_pas", "random_budget", "srpf", "vllm_default")
+    assert (compiled_steps(policy) is not None) == (name in needs_no_times)
 
 
-def test_a_run_may_stop_and_go_on():
-    policy, plain = load_policy("pacer"), load_policy("pacer")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_may_stop_and_go_on(name):
+    policy, plain = load_policy(name), load_policy(name)
     rollout = prepare(policy, "bursty", rate_rps=5.0, seed=7, horizon_s=60.0)
     engines = [
         Simulator(rollout.workload, rollout.profile, streams=spawn_streams(7), slo=rollout.slo)
@@ -165,3 +217,10 @@ def test_a_copy_has_the_loop_until_it_is_changed(tmp_path):
         policy = load_policy(path)
         policy.reset(small_engine().spec, np.random.default_rng(0))
         assert (compiled_steps(policy) is not None) == is_compiled
+
+
+def test_a_loop_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"rule must be one of fair_batching, .*, got 'fcfs'"):
+        ForecastLoop(small_engine().spec, "fcfs", margin=1.0)
+    with pytest.raises(ValueError, match=r"order must be one of arrival, .*, got 'random'"):
+        BudgetLoop(small_engine().spec, 64, order="random")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from pacer_gym.tactics import CLOCKS, check_clock, least_slack_s
+from pacer_gym.tactics.deadlines import token_slack_s
 from tests.views import make_view
 
 
@@ -22,6 +23,17 @@ def test_a_step_of_the_slack_leaves_the_mean_at_its_target():
 
 def test_nothing_that_decodes_allows_any_step():
     assert least_slack_s(make_view(prompts=3), np.empty(0)) == np.inf
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_slack_is_that_of_numpy_to_the_last_bit(seed):
+    rng = np.random.default_rng(seed)
+    start_s, tpot_slo_s = rng.uniform(0.0, 50.0, 9), rng.choice([0.05, 0.1, np.inf], 9)
+    output_tokens = rng.integers(1, 400, 9)
+    slack_s = float((start_s + output_tokens * tpot_slo_s).min()) - 60.0
+    assert token_slack_s(60.0, start_s, output_tokens, tpot_slo_s) == slack_s
+    start_s[seed % 9] = np.nan
+    assert np.isnan(token_slack_s(60.0, start_s, output_tokens, tpot_slo_s))
 
 
 def test_a_clock_that_there_is_not_is_refused():

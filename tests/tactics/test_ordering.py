@@ -15,6 +15,7 @@ from pacer_gym.tactics import (
     prompt_deadline_s,
     remaining_tokens,
     shortest_remaining,
+    sorted_behind,
 )
 from pacer_gym.tactics.kernels import write_moore_hodgson, write_sorted
 from tests.views import make_view
@@ -236,3 +237,18 @@ def test_a_preempted_request_is_due_at_its_next_token_not_at_its_old_first_one()
     )
     assert prompt_deadline_s(view).tolist() == [3.0, 15.0]
     assert remaining_tokens(view).tolist() == [100, 124]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_those_behind_come_last_by_the_same_key_as_a_sort_by_two_keys_has_it(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(0, 200))
+    key, behind = rng.choice([0.5, 1.0, 2.0, np.inf, *rng.normal(size=9)], count), rng.random(count) < 0.4
+    assert sorted_behind(key, behind).tolist() == np.lexsort((key, behind)).tolist()
+
+
+def test_an_order_with_some_behind_needs_a_key_and_a_mark_for_each():
+    with pytest.raises(ValueError, match="without nan"):
+        sorted_behind([1.0, np.nan], [True, False])
+    with pytest.raises(ValueError, match=r"one entry of behind for each of key, got \(1,\) and \(2,\)"):
+        sorted_behind([1.0, 2.0], [True])

@@ -7,44 +7,14 @@ of 0 it is Pacer.  Trained by `pacer_gym.baselines.hybrid`.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pacer_gym.compiled import njit
-from pacer_gym.engine.gather import (
-    DECODE_CONTEXT_TOKENS,
-    DECODE_OUTPUT_TOKENS,
-    PROMPT_COMPUTED_TOKENS,
-    PROMPT_ID,
-    PROMPT_OUTPUT_TOKENS,
-    PROMPT_TARGET_TOKENS,
-    VIEW_ARRIVAL_S,
-    VIEW_FIRST_TOKEN_S,
-    VIEW_TPOT_SLO_S,
-    VIEW_TTFT_SLO_S,
-    gather,
-)
-from pacer_gym.engine.kernels import step_lane
-from pacer_gym.engine.state import Tables
-from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.latency.conformal import AdaptiveConformal
-from pacer_gym.latency.features import linear_step_s
-from pacer_gym.latency.ratio_bound import learn_ratio, relearn_without
-from pacer_gym.tactics.network import Layers, forward, load_layers
-from pacer_gym.tactics.observation import NUM_OBSERVATIONS, Observer, observe_view, remember_step
-from pacer_gym.tactics.packing import LEAST_BLOCKS, pack_step
-
-STALL = 3.0
-MOST_STEPS = 256
-
-# What the network says, each 0 for what Pacer does: overdraft, banked share, late prompts kept back,
-# and how much slower prompts are reckoned to be served when those that cannot be on time are sorted out.
-NUM_OUTPUTS = 4
-
-_RATIO, _ALPHA_T, _TYPICAL, _ALPHA, _GAMMA, _STALL, _TPOT_SLO_S = range(7)
-_CHUNK_TOKENS, _STALLED, _FLOP_PER_PAIR, _KV_BYTES_PER_TOKEN, _BLOCK_TOKENS, _MAX_BATCHED = range(6)
+from pacer_gym.tactics.margin_loop import NUM_OUTPUTS, STALL, MarginLoop, learn_step, pack_with_margin
+from pacer_gym.tactics.network import Layers, load_layers
+from pacer_gym.tactics.observation import NUM_OBSERVATIONS, Observer
 
 
 class Hybrid:
@@ -102,7 +72,7 @@ class Hybrid:
         if n > self._times_s.shape[1]:
             self._times_s, self._orders = np.empty((10, 2 * n)), np.empty((10, 2 * n), np.int64)
         order = np.empty(n, np.int64)
-        tokens = pack(
+        tokens = pack_with_margin(
             self._f8, self._i8, self._observer.memory, *self._fit, self._room, order,
             self._orders[1, :n], self._times_s[0], self._times_s[1], view.now_s, view.free_blocks,
             view.decode_context_tokens, view.decode_output_tokens, view.decode_first_token_s,
@@ -114,7 +84,7 @@ class Hybrid:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Judge the step by the bound, then learn from it."""
-        learn(
+        learn_step(
             self._f8, self._i8, self._observer.memory, *self._fit, self._room, outcome.features,
             outcome.start_s, outcome.step_s, outcome.prefill_tokens, outcome.preempted,
         )  # fmt: skip
@@ -124,126 +94,6 @@ class Hybrid:
         """What the network was last shown: (24,) float32."""
         return self._room[8]
 
-    def compiled(self) -> "HybridLoop":
+    def compiled(self) -> MarginLoop:
         """The same as one compiled loop."""
-        return HybridLoop(self)
-
-
-class HybridLoop:
-    """Runs an engine by a `Hybrid` that has been reset, as `CompiledSteps`."""
-
-    def __init__(self, policy: Hybrid) -> None:
-        self._state = (policy._f8, policy._i8, policy._observer.memory, *policy._fit, policy._room)
-        self._orders, self._times_s = np.empty((10, 0), np.int64), np.empty((10, 0))
-
-    def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
-        """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
-        most = arrays[1].shape[2]
-        if self._orders.shape[1] != most:
-            self._orders, self._times_s = np.empty((10, most), np.int64), np.empty((10, most))
-        return hybrid_flat(stop_s, step_s_sum, *self._state, self._orders, self._times_s, *arrays)
-
-
-@njit(cache=True)
-def hybrid_flat(
-    stop_s: float, step_s_sum: float, f8: np.ndarray, i8: np.ndarray, memory: np.ndarray,
-    coefficients: np.ndarray, batch_buckets: np.ndarray, room: tuple, orders: np.ndarray,
-    times_s: np.ndarray, *arrays: Any,
-) -> tuple[int, float]:  # fmt: skip
-    """Run the first lane of `(*tables, *truth)`; return the steps, and the sum with their times added."""
-    t, truth = Tables(*arrays[:9]), Truth(*arrays[9:])
-    row = t.lanes[0]
-    steps = 0
-    while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
-        n = row.num_prompts
-        order, tokens = orders[0, :n], 0
-        if n > 0:
-            decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
-            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:9, :n]
-            gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
-            tokens = pack(
-                f8, i8, memory, coefficients, batch_buckets, room, order,
-                orders[1, :n], times_s[0], times_s[1], row.now_s, row.free_blocks,
-                decode_i8[DECODE_CONTEXT_TOKENS], decode_i8[DECODE_OUTPUT_TOKENS],
-                decode_f8[VIEW_FIRST_TOKEN_S], decode_f8[VIEW_TPOT_SLO_S],
-                prompt_i8[PROMPT_ID], prompt_f8[VIEW_ARRIVAL_S], prompt_i8[PROMPT_TARGET_TOKENS],
-                prompt_i8[PROMPT_COMPUTED_TOKENS], prompt_i8[PROMPT_OUTPUT_TOKENS],
-                prompt_f8[VIEW_FIRST_TOKEN_S], prompt_f8[VIEW_TTFT_SLO_S], prompt_f8[VIEW_TPOT_SLO_S],
-            )  # fmt: skip
-        step_lane(t, truth, 0, tokens, order, n if n > 0 else -1)
-        step_s_sum += row.step_s
-        steps += 1
-        learn(
-            f8, i8, memory, coefficients, batch_buckets, room, t.features[0],
-            row.step_start_s, row.step_s, row.step_prefill_tokens, row.step_preempted,
-        )  # fmt: skip
-    return steps, step_s_sum
-
-
-@njit(cache=True)
-def pack(
-    f8: np.ndarray, i8: np.ndarray, memory: np.ndarray, coefficients: np.ndarray, batch_buckets: np.ndarray,
-    room: tuple, order: np.ndarray, scratch: np.ndarray, due_s: np.ndarray, process_s: np.ndarray,
-    now_s: float, free_blocks: int, decode_context_tokens: np.ndarray, decode_output_tokens: np.ndarray,
-    decode_first_token_s: np.ndarray, decode_tpot_slo_s: np.ndarray, prompt_ids: np.ndarray,
-    prompt_arrival_s: np.ndarray, prompt_tokens: np.ndarray, prompt_computed_tokens: np.ndarray,
-    prompt_output_tokens: np.ndarray, prompt_first_token_s: np.ndarray, prompt_ttft_slo_s: np.ndarray,
-    prompt_tpot_slo_s: np.ndarray,
-) -> int:  # fmt: skip
-    """Write the order of the prompts; return the budget."""
-    _, _, w0, b0, w1, b1, w2, b2, x, h0, h1, y, sums, features = room
-    observe_view(
-        x, memory, features, coefficients, batch_buckets, now_s, free_blocks, decode_context_tokens,
-        decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, prompt_ids, prompt_arrival_s,
-        prompt_tokens, prompt_computed_tokens, prompt_output_tokens, prompt_first_token_s,
-        prompt_ttft_slo_s, prompt_tpot_slo_s,
-    )  # fmt: skip
-    forward(x, w0, b0, w1, b1, w2, b2, h0, h1, y)
-    overdraft = min(max(1.0 + y[0], 0.5), 2.0)
-    bank_slack = min(max(y[1], 0.0), 1.0)
-    late_share = min(max(1.0 - y[2], 0.0), 1.0)
-    slower = min(max(1.0 + y[3], 0.25), 4.0)
-    decodes = decode_context_tokens.shape[0]
-    # A bound that is this much lower is a target that is this much higher.
-    tokens, worth = pack_step(
-        order, scratch, due_s, process_s, sums, features, now_s, decode_context_tokens,
-        decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, prompt_arrival_s, prompt_tokens,
-        prompt_computed_tokens, prompt_output_tokens, prompt_first_token_s, prompt_ttft_slo_s,
-        prompt_tpot_slo_s, coefficients, i8[_FLOP_PER_PAIR], i8[_KV_BYTES_PER_TOKEN], batch_buckets,
-        f8[_RATIO] / overdraft, f8[_TYPICAL] / overdraft, max(0, i8[_MAX_BATCHED] - decodes),
-        i8[_CHUNK_TOKENS], LEAST_BLOCKS * i8[_BLOCK_TOKENS], f8[_TPOT_SLO_S], bank_slack,
-    )  # fmt: skip
-    i8[_CHUNK_TOKENS] = max(worth, i8[_BLOCK_TOKENS])
-    if late_share < 1.0 and decodes > 0:
-        on_time, end_s = 0, now_s
-        for k in range(order.shape[0]):
-            job = order[k]
-            end_s += process_s[job] * slower
-            if end_s > due_s[job]:
-                break
-            on_time += prompt_tokens[job] - prompt_computed_tokens[job]
-        if worth > on_time:
-            tokens = on_time + int(late_share * (worth - on_time))
-    return tokens
-
-
-@njit(cache=True)
-def learn(
-    f8: np.ndarray, i8: np.ndarray, memory: np.ndarray, coefficients: np.ndarray, batch_buckets: np.ndarray,
-    room: tuple, features: np.ndarray, start_s: float, step_s: float, prefill_tokens: int, preempted: int,
-) -> None:  # fmt: skip
-    """Take in a step as Pacer does: the bound, the usual ratio, whether a stall is over."""
-    values, nodes = room[0], room[1]
-    remember_step(memory, coefficients, features, start_s, step_s, prefill_tokens, preempted)
-    predicted_s = linear_step_s(coefficients, features)
-    if not predicted_s > 0.0:
-        return
-    ratio = step_s / predicted_s
-    missed = 1 if ratio > f8[_RATIO] else 0
-    f8[_ALPHA_T] += f8[_GAMMA] * (f8[_ALPHA] - missed)
-    f8[_RATIO] = learn_ratio(values, nodes, ratio, f8[_ALPHA_T])
-    f8[_TYPICAL] *= 1.01 if ratio > f8[_TYPICAL] else 0.99
-    stalled = ratio > f8[_STALL] * f8[_TYPICAL]
-    if i8[_STALLED] != 0 and not stalled:
-        f8[_RATIO] = relearn_without(values, nodes, f8[_STALL] * f8[_TYPICAL], f8[_ALPHA_T])[0]
-    i8[_STALLED] = 1 if stalled else 0
+        return MarginLoop((self._f8, self._i8, self._observer.memory, *self._fit, self._room))

@@ -21,7 +21,9 @@ from pacer_gym.tactics import (
     check_margin,
     least_slack_s,
     prompt_deadline_s,
+    sorted_behind,
 )
+from pacer_gym.tactics.forecast_loop import ForecastLoop
 
 
 class FairBatching:
@@ -46,6 +48,7 @@ class FairBatching:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Forget the previous run."""
+        self._spec = spec
         self._forecast = StepForecast(spec, margin=self.margin)
 
     def decide(self, view: EngineView) -> StepDecision:
@@ -58,9 +61,17 @@ class FairBatching:
         if view.decode_ids.size == 0:
             on_time_s = due_s[due_s > view.now_s]
             slack_s = float(on_time_s.min(initial=np.inf)) - view.now_s
-        order = np.lexsort((due_s, due_s < view.now_s))
+        order = sorted_behind(due_s, due_s < view.now_s)
         return StepDecision(self._forecast.chunk_tokens(view, slack_s, order=order), order)
 
     def observe(self, outcome: StepOutcome) -> None:
         """Learn the costs of an engine that nobody has measured."""
         self._forecast.observe(outcome)
+
+    def compiled(self) -> ForecastLoop | None:
+        """The same as one compiled loop, on an engine that somebody has measured."""
+        if self._spec.coefficients is None:
+            return None
+        return ForecastLoop(
+            self._spec, "fair_batching", margin=self.margin, from_arrival=self.clock == "arrival"
+        )

@@ -7,6 +7,7 @@ import numpy as np
 
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision, StepOutcome
 from pacer_gym.tactics import check_token_counts, prefill_room
+from pacer_gym.tactics.budget_loop import BudgetLoop
 
 
 class RandomBudget:
@@ -24,6 +25,7 @@ class RandomBudget:
 
     def reset(self, spec: EngineSpec, rng: np.random.Generator) -> None:
         """Lay out the grid and keep the generator."""
+        self._spec = spec
         self._rng = rng
         most_tokens = spec.limits.max_batched_tokens
         # A grid, not a random exponent: powers may round differently on another machine.
@@ -37,3 +39,8 @@ class RandomBudget:
 
     def observe(self, outcome: StepOutcome) -> None:
         """Nothing to learn."""
+
+    def compiled(self) -> BudgetLoop:
+        """The same as one compiled loop, with some draws made ahead."""
+        grid = np.array(self._budgets, np.int64)
+        return BudgetLoop(self._spec, draw=lambda count: grid[self._rng.integers(grid.size, size=count)])

@@ -1,0 +1,103 @@
+"""Notices a command whose policy takes the whole process down, which no `except` could.
+
+Policies run in the process of the command.  One that calls `os._exit`, or crashes in compiled code,
+would end it without a word, and with status 0 if it likes.  So the command runs in a child,
+and this process waits and tells how that ended.
+"""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from pacer_gym.leaderboard.lockdown import die_with_parent
+
+# Commands that load or run a policy in their own process.
+_GUARDED = {"run", "watch", "capacity", "compare", "score", "submit"}
+# Somebody ends the program with these, not the policy.
+_FROM_OUTSIDE = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE")
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable[[str, int], int]) -> int:
+    """Run a command, in a child if it runs a policy and the system can wait for signals.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The command line, without the program's name.
+    command : callable
+        Runs it and returns its exit status.
+    complain : callable
+        Tells a message and returns the exit status it is given.
+
+    Returns
+    -------
+    int
+        The exit status; 2 where a policy ended the process.
+    """
+    if not words or words[0] not in _GUARDED or not hasattr(signal, "sigwaitinfo"):
+        return command()
+    ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+    # Whoever starts programs and cares for none of them may have children end unheard.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    parent = os.getpid()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        die_with_parent(parent)
+        try:
+            return command()
+        finally:  # what raises ends the program as well, and says why itself
+            with suppress(OSError):  # a policy may have closed it
+                os.write(tell, b"\n")
+    os.close(tell)
+    status = _wait(child, ours)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    ended_itself = bool(select.select([told], [], [], 0.0)[0] and os.read(told, 1))
+    os.close(told)
+    if ended_itself and status >= 0:
+        return status
+    return _tell(status, complain)
+
+
+def _wait(child: int, signals: set[signal.Signals]) -> int:
+    """Pass on to a child what somebody sends to this process alone, until it ends; return how it did."""
+    while True:
+        received = signal.sigwaitinfo(signals)
+        if received.si_signo != signal.SIGCHLD:
+            # A terminal tells the child itself, and twice would interrupt what cleans up.
+            if received.si_pid != 0:
+                os.kill(child, received.si_signo)
+            continue
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _tell(status: int, complain: Callable[[str, int], int]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and stream.isatty():  # whose cursor a bar or a panel had hidden
+            stream.write(_SHOW_CURSOR)
+            stream.flush()
+    if status >= 0:
+        return complain(
+            f"the policy, or a library of its own, ended the program with status {status}, as os._exit does, "
+            "and there is no result; let it raise an exception instead",
+            2,
+        )
+    name = signal.Signals(-status).name
+    if name in _FROM_OUTSIDE:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    if name == "SIGKILL":
+        return complain("the system ended the program by SIGKILL, as it does for want of memory", 2)
+    return complain(
+        f"the policy, or a library of its own, crashed the program by {name}, and there is no result; "
+        "'python -X faulthandler -m pacer_gym ...' shows where",
+        2,
+    )

@@ -1,0 +1,166 @@
+"""A policy that takes its process down is told of in one line, with status 2."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="no process guards another here")
+
+ROOT = Path(__file__).parents[2]
+POLICY = """
+import ctypes, os, signal
+from pacer_gym.engine.view import StepDecision
+{first}
+
+
+class Mine:
+    def reset(self, spec, rng):
+        pass
+
+    def decide(self, view):
+        {decide}
+        return StepDecision(64)
+
+    def observe(self, outcome):
+        pass
+"""
+RUN = ("run", "mine.py", "--scenario", "bursty", "--rate", "2", "--duration", "20")
+SEARCH = ("--scenario", "bursty", "--quick", "--duration", "20", "--warmup", "0", "--seeds", "2")
+
+
+def write(folder: Path, *, first: str = "", decide: str = "pass") -> None:
+    (folder / "mine.py").write_text(POLICY.format(first=first, decide=decide), encoding="utf-8")
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pacer_gym", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_one_line(done: subprocess.CompletedProcess[str], told: str) -> None:
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert done.stderr.startswith("pacer-gym: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        ("os._exit(0)", "ended the program with status 0"),
+        ("os._exit(3)", "ended the program with status 3"),
+        ("ctypes.string_at(0)", "crashed the program by SIGSEGV"),
+        ("os.abort()", "crashed the program by SIGABRT"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "ended the program by SIGKILL"),
+    ],
+)
+def test_the_end_of_a_run_is_told(tmp_path, ending, told):
+    write(tmp_path, decide=ending)
+    check_one_line(command(tmp_path, *RUN), told)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        RUN,
+        ("watch", *RUN[1:]),
+        ("capacity", "mine.py", *SEARCH),
+        ("compare", "mine.py", "srpf", *SEARCH),
+        ("score", "mine.py", "--quick"),
+        ("submit", "mine.py", "--name", "mine"),
+    ],
+)
+def test_so_is_the_end_of_whatever_imports_the_policy(tmp_path, words):
+    write(tmp_path, first="os._exit(0)")
+    check_one_line(command(tmp_path, *words), "ended the program with status 0")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(("ending", "told"), [("os._exit(77)", "77"), ("ctypes.string_at(0)", "by SIGSEGV")])
+@pytest.mark.parametrize("search", ["capacity", "compare"])
+def test_so_is_the_end_of_a_search_on_one_core_and_on_several(tmp_path, search, ending, told, jobs):
+    write(tmp_path, decide=ending)
+    check_one_line(command(tmp_path, search, "mine.py", *SEARCH, "--jobs", jobs), told)
+
+
+def test_what_ends_well_keeps_its_output_and_its_status(tmp_path):
+    write(tmp_path)
+    done = command(tmp_path, *RUN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "attainment" in done.stdout
+    write(tmp_path, decide="return StepDecision(-1)")
+    assert command(tmp_path, *RUN).returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_program_ends_what_runs_the_policy_too(tmp_path, number):
+    write(tmp_path, first="import time", decide="print('on', flush=True); time.sleep(0.05)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pacer_gym", *RUN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    process.send_signal(number)
+    # Its output ends once nobody has it open, the process that runs the policy included.
+    _, told = process.communicate(timeout=30)
+    if number == signal.SIGINT:
+        assert (process.returncode, told) == (130, "pacer-gym: interrupted\n")
+    else:
+        assert (process.returncode, told) == (-number, "")
+
+
+def test_it_is_told_even_where_the_ends_of_children_are_ignored(tmp_path):
+    write(tmp_path, decide="os._exit(3)")
+    ignoring = "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    code = f"import os, signal, sys; {ignoring}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, sys.executable, "-m", "pacer_gym", *RUN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check_one_line(done, "ended the program with status 3")
+
+
+def test_a_terminal_gets_its_cursor_back(tmp_path):
+    pty = pytest.importorskip("pty", reason="no terminals here")
+    write(tmp_path, decide="if view.now_s > 10.0: os._exit(3)")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pacer_gym", "watch", *RUN[1:], "--speed", "max"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 1 << 16):
+            shown += data
+    except OSError:  # as Linux tells the end of a terminal
+        pass
+    os.close(ours)
+    assert process.wait() == 2
+    hidden, back = b"\x1b[?25l", b"\x1b[?25h"
+    assert hidden in shown
+    assert shown.rindex(back) > shown.rindex(hidden)
