@@ -25,6 +25,7 @@ class Settings:
     batch_size: int = 4096
     n_epochs: int = 4
     learning_rate: float = 5e-4
+    learning_rate_decay: float = 1.0  # from round to round
     gamma: float = 0.998
     gae_lambda: float = 0.95
     ent_coef: float = 0.003

@@ -1,8 +1,8 @@
 """What the challengers are trained on, what they are held out from, and on which seeds.
 
-Trained on are six scenarios of the suite and a made one with long prompts and short outputs.  Held
-out are both Azure traces, since two windows of one trace may share requests with the official runs,
-one kind of drift, and the mixture of targets.
+Trained on are six scenarios of the suite and two made ones: long prompts with short outputs, and
+requests of different targets.  Held out are both Azure traces, since two windows of one trace may share
+requests with the official runs, one kind of drift, and the suite's own mixture of targets.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,20 @@ from pacer_gym.envs.spaces import OBSERVATION
 from pacer_gym.envs.vector_env import PacerServeVectorEnv
 from pacer_gym.workloads.scenarios import Scenario, Track, load_scenario
 from pacer_gym.workloads.seeds import DEV_SEEDS
+from pacer_gym.workloads.slo import SLO
 
 # As azure-code asks for it: much to read and little to say.
 PROMPT_HEAVY = Scenario(
     name="prompt-heavy",
     arrivals="mmpp",
     track=Track(name="cpu", profile_name="cpu-smollm2-135m", prompt_divisor=4, output_divisor=16),
+)
+
+# Targets differ from request to request, and none is one of the suite's.
+MIXED_TARGETS = Scenario(
+    name="mixed-targets",
+    slo=SLO(1.5, 0.08),
+    tiers=(SLO(1.5, 0.08), SLO(2.5, 0.13), SLO(6.0, 0.25)),
 )
 
 # About what Pacer carries on `DEV_SEEDS`, in requests/s.
@@ -31,6 +39,7 @@ KNEE_RPS = {
     "poisson-relaxed": 8.6,
     "bursty": 5.2,
     "prompt-heavy": 4.8,
+    "mixed-targets": 7.3,
     "drift-step": 5.8,
     "drift-cotenant": 5.6,
     "azure-chat": 7.6,
@@ -39,8 +48,8 @@ KNEE_RPS = {
     "tiers": 6.3,
 }
 TRAINED_ON = (
-    "poisson-tight", "poisson-standard", "poisson-relaxed", "bursty", "prompt-heavy", "drift-step",
-    "drift-cotenant",
+    "poisson-tight", "poisson-standard", "poisson-relaxed", "bursty", "prompt-heavy",
+    "mixed-targets", "drift-step", "drift-cotenant",
 )  # fmt: skip
 HELD_OUT = ("azure-chat", "azure-code", "drift-ramp", "tiers")
 
@@ -124,8 +133,9 @@ class MixedEnv(PacerServeVectorEnv):
 
 
 def scenario_named(name: str) -> Scenario:
-    """A scenario of the suite, or the made one."""
-    return PROMPT_HEAVY if name == PROMPT_HEAVY.name else load_scenario(name)
+    """A scenario of the suite, or a made one."""
+    made = {scenario.name: scenario for scenario in (PROMPT_HEAVY, MIXED_TARGETS)}
+    return made[name] if name in made else load_scenario(name)
 
 
 def exam(num_seeds: int = 2, *, horizon_s: float = 300.0, action: str = "budget") -> "Exam":

@@ -78,6 +78,8 @@ def train(
         model.set_random_seed(settings.seed * _LANES_APART + number)  # of action spaces as well
         model.env.seed(TRAIN_SEED + (settings.seed * 1_000 + number) * _LANES_APART)
         model._last_obs = None  # begins new episodes
+        model.learning_rate = settings.learning_rate * settings.learning_rate_decay**number
+        model._setup_lr_schedule()
         model.learn(settings.round_steps, reset_num_timesteps=False, tb_log_name=out.name)
         state["rounds"], state["algorithm"] = number + 1, type(model).__name__
         state["train_s"] += time.perf_counter() - started_s

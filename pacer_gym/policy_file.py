@@ -87,6 +87,7 @@ def builtin_folder() -> Path:
 def is_built_in(module_name: str) -> bool:
     """Whether a policy's module is, byte for byte, the file of a built-in policy, wherever it lies.
 
+    Those that run the networks of `pacer_gym.baselines` are built in too: what is trained are numbers.
     The name of a module that `load_policy_file` has run holds a digest of its text.
     """
     path = getattr(sys.modules.get(module_name), "__file__", None)
@@ -96,7 +97,11 @@ def is_built_in(module_name: str) -> bool:
         source = Path(path).read_bytes()
     except OSError:
         return False
-    return any(source == file.read_bytes() for file in builtin_folder().glob("*.py"))
+    files = [*builtin_folder().glob("*.py")]
+    baselines = importlib.util.find_spec("pacer_gym.baselines")
+    for folder in baselines.submodule_search_locations or () if baselines is not None else ():
+        files += Path(folder).glob("*_policy.py")
+    return any(source == file.read_bytes() for file in files)
 
 
 def _import_failure(path: Path, error: BaseException) -> str:

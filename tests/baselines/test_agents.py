@@ -12,6 +12,7 @@ from pacer_gym.baselines.hybrid_policy import NUM_OUTPUTS, Hybrid
 from pacer_gym.engine import Simulator
 from pacer_gym.leaderboard.policy_source import check_source
 from pacer_gym.leaderboard.weights import check_weights
+from pacer_gym.policy import compiled_steps, load_policy
 from pacer_gym.workloads.streams import spawn_streams
 
 AGENTS = Path(__file__).parents[2] / "baselines" / "agents"
@@ -56,13 +57,38 @@ def test_an_agent_reads_the_environments_observation_out_of_a_view(scenario):
 
 
 @pytest.mark.parametrize(
-    "policy", [Agent(layers=random_layers(16, 0.5)), Hybrid(layers=random_layers(NUM_OUTPUTS, 0.3))]
+    "policy",
+    [
+        Agent(layers=random_layers(16, 0.5)),
+        Agent(layers=random_layers(16, 0.5), masked=True),
+        Hybrid(layers=random_layers(NUM_OUTPUTS, 0.3)),
+    ],
 )
-def test_the_compiled_loop_is_the_same_policy(policy):
+@pytest.mark.parametrize("scenario", ["drift-step", "tiers"])
+def test_the_compiled_loop_is_the_same_policy(policy, scenario):
     settings = {"rate_rps": 6.0, "seed": 1000, "horizon_s": HORIZON_S}
-    compiled = pg.run(policy, "drift-step", **settings)
-    plain = pg.run(policy, "drift-step", **settings, steps=True)
+    compiled = pg.run(policy, scenario, **settings)
+    assert compiled_steps(policy) is not None
+    plain = pg.run(policy, scenario, **settings, steps=True)
     assert compiled.requests.equals(plain.requests)
+
+
+def test_the_copy_in_an_entry_runs_compiled_while_nothing_is_changed(tmp_path):
+    for name in ("policy.py", "weights.npz"):
+        (tmp_path / name).write_bytes((AGENTS / "ppo" / name).read_bytes())
+    assert compiled_steps(reset(load_policy(tmp_path / "policy.py"))) is not None
+    with (tmp_path / "policy.py").open("a") as file:
+        file.write("\n")
+    assert compiled_steps(reset(load_policy(tmp_path / "policy.py"))) is None
+
+
+def reset(policy):
+    streams = spawn_streams(0)
+    workload = pg.load_scenario("tiers").workload(rate_rps=5.0, seed=streams, horizon_s=10.0)
+    policy.reset(
+        Simulator(workload, pg.load_profile("cpu-smollm2-135m"), streams=streams).spec, streams.policy
+    )
+    return policy
 
 
 def test_a_network_of_zeros_on_top_of_pacer_is_pacer():
