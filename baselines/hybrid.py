@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -57,7 +57,7 @@ class Settings:
     exam_seeds: int = 2
 
 
-def attainment(policy: Hybrid, name: str, rate_rps: float, seed: int, horizon_s: float) -> float:
+def attainment(policy: Any, name: str, rate_rps: float, seed: int, horizon_s: float) -> float:
     """Share of the requests judged by the horizon that met both targets."""
     scenario = scenario_named(name)
     streams = spawn_streams(seed)
@@ -194,10 +194,8 @@ def run(
     return weights
 
 
-def examine(
-    policy: Hybrid, num_seeds: int, *, load: float = 1.05, horizon_s: float = 300.0
-) -> dict[str, float]:
-    """Attainment a little above the knees, on the first of `DEV_SEEDS`, by scenario."""
+def examine(policy: Any, num_seeds: int, *, load: float = 1.0, horizon_s: float = 300.0) -> dict[str, float]:
+    """Attainment at the knees, on the first of `DEV_SEEDS`, by scenario."""
     return {
         name: float(
             np.mean(

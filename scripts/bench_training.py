@@ -45,9 +45,9 @@ def main(argv: list[str] | None = None) -> int:
 
 PPO of stable-baselines3 on `PacerServeVecEnv`: {settings.num_envs} lanes, {settings.n_steps} steps a
 rollout, {settings.n_epochs} epochs in batches of {settings.batch_size}, two layers of {settings.hidden};
-environment steps a second from end to end, and shares of the time. *environment* is the compiled call with its
-observations, infos and new episodes, *acting* the network while collecting, *update* the epochs, *rest* what
-stable-baselines3 does around them. Medians of {ROUNDS} rounds of {ROLLOUTS} rollouts, in turn.
+environment steps a second from end to end, and shares of the time. *environment* is the compiled call with
+its observations, infos and new episodes, *acting* the network while collecting, *update* the epochs, *rest*
+what stable-baselines3 does around them. Medians of {ROUNDS} rounds of {ROLLOUTS} rollouts, in turn.
 """
     write_result(
         "training_speed", page, {"rounds": rounds}, packages=("numpy", "numba", "torch", "stable-baselines3")
