@@ -27,6 +27,7 @@ class Settings:
     gradient_steps: int = 4
     target_update_interval: int = 20_480
     learning_rate: float = 3e-4
+    learning_rate_decay: float = 1.0  # from round to round
     gamma: float = 0.998
     exploration: float = 0.05
     hidden: int = 64

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from pacer_gym.baselines.training import checkpoint
 from pacer_gym.tactics.network import Layers, load_layers, save_layers
 
 _HERE = Path(__file__).parent
@@ -35,8 +36,8 @@ def export(run: Path, out: Path) -> None:
     """Write the agent of a training's folder into `out`."""
     state = json.loads((run / "state.json").read_text(encoding="utf-8"))
     out.mkdir(parents=True, exist_ok=True)
-    if (run / "model.zip").exists():
-        algorithm, model = _load(run / "model.zip", state["algorithm"])
+    if "rounds" in state:
+        algorithm, model = _load(checkpoint(run, state), state["algorithm"])
         save_layers(out / "weights.npz", network_of(model), masked=np.array(algorithm == "MaskablePPO"))
         shutil.copy(_HERE / "agent_policy.py", out / "policy.py")
     else:

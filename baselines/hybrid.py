@@ -12,7 +12,6 @@ learning", NeurIPS 2018.
 
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import typer
 
 from pacer_gym.baselines.hybrid_policy import NUM_OUTPUTS, Hybrid
 from pacer_gym.baselines.scenarios import HELD_OUT, KNEE_RPS, TRAIN_SEED, TRAINED_ON, scenario_named
-from pacer_gym.baselines.training import PACKAGES, append_row
+from pacer_gym.baselines.training import PACKAGES, write_state
 from pacer_gym.engine import Simulator
 from pacer_gym.latency.profiles import load_profile
 from pacer_gym.provenance import collect_provenance
@@ -144,7 +143,7 @@ def run(
         weights[-1] = START
         state = {
             "algorithm": "AugmentedRandomSearch", "settings": wanted, "generation": 0,
-            "train_s": 0.0, "weights": weights.tolist(),
+            "train_s": 0.0, "curve": [], "weights": weights.tolist(),
             "mean": mean.tolist(), "spread": spread.tolist(),
             "provenance": collect_provenance(packages=PACKAGES[:2]),
         }  # fmt: skip
@@ -182,10 +181,9 @@ def run(
         }
         if s.exam_seeds and (generation + 1) % s.exam_every == 0:
             row |= examine(Hybrid(layers=layers_of(weights, mean, spread)), s.exam_seeds)
-            append_row(out / "curve.csv", row)
+            state["curve"].append(row)
         save_layers(out / "weights.npz", layers_of(weights, mean, spread))
-        (out / "next.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        os.replace(out / "next.json", path)
+        write_state(out, state)
         tested = f", exam {np.mean(list(row.values())[3:]):.4f}" if len(row) > 3 else ""
         say(
             f"generation {generation + 1} of {s.generations}: {scores.mean():.4f}{tested}, "

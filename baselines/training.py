@@ -65,9 +65,12 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     state = _state(out, settings)
     set_random_seed(settings.seed)
-    model = load(out / "model.zip") if state["rounds"] else make()
-    if state["rounds"] and (out / "replay.pkl").exists():
-        model.load_replay_buffer(out / "replay.pkl")
+    if state["rounds"]:
+        model = load(checkpoint(out, state))
+        if (replay := _replay(out, state)).exists():
+            model.load_replay_buffer(replay)
+    else:
+        model = make()
     rounds = -(-settings.steps // settings.round_steps)
     first = state["rounds"]
     test = exam(settings.exam_seeds) if settings.exam_seeds else None
@@ -86,7 +89,7 @@ def train(
         row = {"steps": model.num_timesteps, "train_s": round(state["train_s"], 1)}
         if test is not None:
             row |= test.attainment(_chooser(model))
-        append_row(out / "curve.csv", row)
+        state["curve"].append(row)
         _save(model, out, state)
         mean = f", attainment {np.mean(list(row.values())[2:]):.3f}" if test is not None else ""
         say(f"round {number + 1} of {rounds}: {row['steps']:,} steps in {state['train_s']:.0f} s{mean}")
@@ -112,18 +115,43 @@ def _state(out: Path, settings: Any) -> dict[str, Any]:
         state["settings"] = wanted
         return state
     versions = collect_provenance(packages=PACKAGES)
-    return {"settings": wanted, "rounds": 0, "train_s": 0.0, "provenance": versions}
+    return {"settings": wanted, "rounds": 0, "train_s": 0.0, "curve": [], "provenance": versions}
+
+
+def checkpoint(out: Path, state: dict[str, Any]) -> Path:
+    """File of the model after the rounds that a state counts."""
+    return out / f"model-{state['rounds']}.zip"
+
+
+def _replay(out: Path, state: dict[str, Any]) -> Path:
+    return out / f"replay-{state['rounds']}.pkl"
 
 
 def _save(model: Any, out: Path, state: dict[str, Any]) -> None:
-    """Replace the checkpoint; one that is cut short leaves the last one as it was."""
-    model.save(out / "next.zip")
+    """Write a checkpoint; until the state names it, the one before is what a run goes on from."""
+    model.save(checkpoint(out, state))
     if getattr(model, "replay_buffer", None) is not None:
-        model.save_replay_buffer(out / "next.pkl")
-        os.replace(out / "next.pkl", out / "replay.pkl")
-    os.replace(out / "next.zip", out / "model.zip")
+        model.save_replay_buffer(_replay(out, state))
+    write_state(out, state)
+    kept = checkpoint(out, state), _replay(out, state)
+    for path in (*out.glob("model-*.zip"), *out.glob("replay-*.pkl")):
+        if path not in kept:
+            path.unlink()
+
+
+def write_state(out: Path, state: dict[str, Any]) -> None:
+    """Replace the state, then write its curve as CSV; a write that is cut short leaves the old state."""
     (out / "next.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
     os.replace(out / "next.json", out / "state.json")
+    if state["curve"]:
+        with (out / "curve.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(state["curve"][0]))
+            writer.writeheader()
+            writer.writerows(map(_rounded, state["curve"]))
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: f"{v:.4f}" if isinstance(v, float) else v for k, v in row.items()}
 
 
 def append_row(path: Path, row: dict[str, Any]) -> None:
@@ -133,4 +161,4 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, list(row))
         if new:
             writer.writeheader()
-        writer.writerow({k: f"{v:.4f}" if isinstance(v, float) else v for k, v in row.items()})
+        writer.writerow(_rounded(row))

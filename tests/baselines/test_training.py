@@ -1,6 +1,9 @@
 """A training gives the same weights from the same seed, and also when it was killed on the way."""
 
 import dataclasses
+import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +11,10 @@ import pytest
 pytest.importorskip("stable_baselines3", reason="needs the extra rl")
 pytest.importorskip("sb3_contrib", reason="needs the extra rl")
 
-from pacer_gym.baselines import dqn, maskable_ppo, ppo
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from pacer_gym.baselines import dqn, hybrid, maskable_ppo, ppo
 from pacer_gym.baselines.export import network_of
 
 TINY_PPO = ppo.Settings(
@@ -48,6 +54,54 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(algorithm, 
     half = module.run(settings, tmp_path / "killed", say=silent, stop_after=1)
     assert not same(whole, half)
     assert same(whole, module.run(settings, tmp_path / "killed", say=silent))
+
+
+@pytest.mark.parametrize("writes", range(1, 4))
+def test_a_training_that_is_killed_while_it_saves_goes_on_from_the_save_before(algorithm, writes, tmp_path):
+    module, settings = algorithm
+    whole = module.run(settings, tmp_path / "whole", say=silent)
+    module.run(settings, tmp_path / "killed", say=silent, stop_after=1)
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at_write(patch, writes)
+        with pytest.raises(Killed):
+            module.run(settings, tmp_path / "killed", say=silent)
+    assert same(whole, module.run(settings, tmp_path / "killed", say=silent))
+    curves = [(tmp_path / name / "state.json").read_text() for name in ("whole", "killed")]
+    assert [json.loads(text)["rounds"] for text in curves] == [2, 2]
+
+
+def test_a_search_from_one_seed_gives_the_same_weights_killed_or_not(tmp_path):
+    settings = hybrid.Settings(
+        generations=2, directions=2, kept=1, names=("poisson-tight",), horizon_s=20.0, exam_seeds=0
+    )
+    whole = hybrid.run(settings, tmp_path / "whole", say=silent)
+    half = hybrid.run(settings, tmp_path / "killed", say=silent, stop_after=1)
+    assert not np.array_equal(whole, half)
+    assert np.array_equal(whole, hybrid.run(settings, tmp_path / "killed", say=silent))
+    assert not np.array_equal(
+        whole, hybrid.run(dataclasses.replace(settings, seed=1), tmp_path / "other", say=silent)
+    )
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at_write(patch, number):
+    """Let the process die at the nth thing that a checkpoint writes or replaces."""
+    left = iter(range(1, number))
+
+    def wrap(function):
+        def call(*args, **kwargs):
+            if next(left, None) is None:
+                raise Killed
+            return function(*args, **kwargs)
+
+        return call
+
+    saves = (BaseAlgorithm, "save"), (OffPolicyAlgorithm, "save_replay_buffer")
+    for owner, name in (*saves, (os, "replace"), (Path, "unlink")):
+        patch.setattr(owner, name, wrap(getattr(owner, name)))
 
 
 def test_other_settings_do_not_go_on_with_a_run(tmp_path):
