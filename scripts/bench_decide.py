@@ -1,4 +1,4 @@
-"""Time Pacer's decision: decide and observe with 32 decodes and 32 prompts, and the view apart.
+"""Time every policy's decision: decide and observe with 32 decodes and 32 prompts, and the view apart.
 
 python scripts/bench_decide.py
 
@@ -10,15 +10,18 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from results import markdown_table, write_result
 
 import pacer_gym as pg
 from pacer_gym.latency.profiles import load_profile
+from pacer_gym.policy import is_privileged
 from pacer_gym.workloads.streams import spawn_streams
 
 ROUNDS, CALLS = 200, 50
+AGENTS = Path("baselines/agents")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,16 +31,14 @@ def main(argv: list[str] | None = None) -> int:
     simulator = busy_engine(decodes=32, prompts=32)
     view = simulator.view()
     outcome = simulator.step(pg.StepDecision(64))
-    policies = {
-        "pacer": {},
-        "pacer, bound=dtaci": {"bound": "dtaci"},
-        "pacer, bound=offline": {"bound": "offline"},
-        "deadline_order": {},
-        "fixed_budget": {},
+    policies: dict[str, tuple[str, dict[str, object]]] = {
+        name: (name, {}) for name in pg.policy_names() if not is_privileged(pg.load_policy(name))
     }
+    policies |= {f"pacer, bound={bound}": ("pacer", {"bound": bound}) for bound in ("dtaci", "offline")}
+    policies |= {f"agent {path.parent.name}": (str(path), {}) for path in sorted(AGENTS.glob("*/policy.py"))}
     rows = [("building the view", microseconds(simulator.view))]
-    for name, settings in policies.items():
-        policy = pg.load_policy(name.partition(",")[0], **settings)
+    for name, (reference, settings) in policies.items():
+        policy = pg.load_policy(reference, **settings)
         policy.reset(simulator.spec, np.random.default_rng(0))
 
         def decide_and_observe(policy: pg.Policy = policy) -> None:

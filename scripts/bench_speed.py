@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 from results import markdown_table, write_result
 from vector_speed import LANES as VECTOR_LANES
-from vector_speed import RATES_RPS, THREADS, Vector, cartpole_vector
+from vector_speed import MEASURED, Vector, cartpole_vector
 
 import pacer_gym as pg
 from pacer_gym.engine.drift import as_drift_table
@@ -82,17 +82,19 @@ takes {first_s:.0f} s, compilation included, later ones {later_s:.1f} s from the
 
 def vector_rows() -> tuple[dict[str, object], str]:
     """Rounds of the vector environment beside CartPole's, and a table of them."""
-    vectors = [Vector(rate_rps, threads) for rate_rps in RATES_RPS for threads in THREADS]
+    vectors = [Vector(*how) for how in MEASURED]
     cartpole = cartpole_vector()
     rounds = [
         {"CartPole-v1": cartpole(), **{v.name: v.steps_per_s() for v in vectors}} for _ in range(ROUNDS)
     ]
     rows = []
     for vector in vectors:
-        single = next(v for v in vectors if v.rate_rps == vector.rate_rps).name
+        alike = (vector.num_lanes, vector.rate_rps)
+        single = next(v for v in vectors if (v.num_lanes, v.rate_rps) == alike).name
         steps_per_s = statistics.median(r[vector.name] for r in rounds)
         rows.append(
             (
+                vector.num_lanes,
                 f"{vector.rate_rps}",
                 vector.num_threads,
                 f"{vector.running:.0f}",
@@ -104,12 +106,12 @@ def vector_rows() -> tuple[dict[str, object], str]:
             )
         )
     header = [
-        *("req/s", "threads", "running", "steps/s", "x CartPole-v1's vector", "x one thread"),
+        *("lanes", "req/s", "threads", "running", "steps/s", "x CartPole-v1's vector", "x one thread"),
         *("resets", "memory of a lane"),
     ]
-    page = f"""`gym.make_vec("PacerServe-v0", num_envs={VECTOR_LANES})`, poisson-standard: environment steps
-a second, observations, masks and infos included; requests that run on average; the share of an episode of
-600 s that its reset takes.
+    page = f"""`gym.make_vec("PacerServe-v0", num_envs=lanes)`, poisson-standard: environment steps a second,
+observations, masks and infos included, beside {VECTOR_LANES} lanes of CartPole-v1; requests that run on
+average; the share of an episode of 600 s that its reset takes.
 
 {markdown_table(header, rows)}
 """

@@ -41,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         "# Learned challengers",
         "",
         f"""Attainment in percent at the knees (`KNEE_RPS`), {EXAM_SEEDS} seeds for development, judged at
-300 s. Mean over training seeds, with the least and the greatest of them. Each row of a training is its agent as
-it stood then; nothing was picked afterwards.""",
+300 s. Mean over training seeds, with the least and the greatest of them. Each row of a training is its agent
+as it stood then; nothing was picked afterwards.""",
         "",
         "![Learning curves](rl.png)",
         "",
