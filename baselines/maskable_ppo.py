@@ -1,6 +1,6 @@
 """PPO with the environment's action masks, by sb3-contrib.
 
-python baselines/maskable_ppo.py --seed 0 --steps 2_000_000 --out runs/maskable-0
+python baselines/maskable_ppo.py --seed 0 --steps 8_000_000 --out runs/maskable-0
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ def run(settings: Settings, out: Path, **kwargs: Any) -> Any:
 def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoint, curve and settings.")],
     seed: Annotated[int, typer.Option(help="Of the network and of the episodes.")] = 0,
-    steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "2_000_000",
+    steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "8_000_000",
     tensorboard: Annotated[
         str | None, typer.Option(help="Folder for tensorboard, if it is installed.")
     ] = None,

@@ -1,6 +1,6 @@
 """PPO on the budgets of `PacerServe-v0`, by stable-baselines3.
 
-python baselines/ppo.py --seed 0 --steps 2_000_000 --out runs/ppo-0
+python baselines/ppo.py --seed 0 --steps 8_000_000 --out runs/ppo-0
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Settings:
     """Of one run; all of them are in its `state.json`."""
 
     seed: int = 0
-    steps: int = 2_000_000
+    steps: int = 8_000_000
     round_steps: int = 262_144
     num_envs: int = 256
     n_steps: int = 128
     batch_size: int = 4096
     n_epochs: int = 4
     learning_rate: float = 5e-4
-    learning_rate_decay: float = 1.0  # from round to round
+    learning_rate_decay: float = 0.93  # from round to round
     gamma: float = 0.998
     gae_lambda: float = 0.95
     ent_coef: float = 0.003
@@ -79,7 +79,7 @@ def run(settings: Settings, out: Path, **kwargs: Any) -> Any:
 def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoint, curve and settings.")],
     seed: Annotated[int, typer.Option(help="Of the network and of the episodes.")] = 0,
-    steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "2_000_000",
+    steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "8_000_000",
     tensorboard: Annotated[
         str | None, typer.Option(help="Folder for tensorboard, if it is installed.")
     ] = None,
