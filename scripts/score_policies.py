@@ -1,4 +1,4 @@
-"""Enter, score and verify every ranked policy of `policies/`, and make the board of them.
+"""Enter, score and verify every ranked policy of `policies/` and every agent of `baselines/`; make the board.
 
     python scripts/score_policies.py [--only NAME] [--track cpu] [--jobs -1] [--no-verify]
 
@@ -8,9 +8,11 @@ An entry that is not on a track yet is put on it.  Fixed budgets and deadline or
 128 tokens, and tuned for each scenario on the seeds for development.
 """
 
+import json
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +39,13 @@ SOURCES = {
     "vllm_default": "vllm-project/vllm, v1/core/sched/scheduler.py",
 }
 TUNED = ("fixed_budget", "deadline_order")
+AGENTS = Path("baselines/agents")
+AGENT_SOURCES = {
+    "dqn": "Mnih et al., Nature 518, 2015; stable-baselines3",
+    "hybrid": "Mania, Guy & Recht, NeurIPS 2018, on top of pacer",
+    "maskable_ppo": "Huang & Ontanon, FLAIRS 2022; sb3-contrib",
+    "ppo": "Schulman et al., arXiv 1707.06347; stable-baselines3",
+}
 
 
 def main(
@@ -50,17 +59,14 @@ def main(
     for name in only or wanted:
         if name not in wanted:
             raise typer.BadParameter(f"no entry {name!r}; there are {', '.join(wanted)}")
-        policy, tuned = wanted[name]
-        folder = FOLDER / name
+        entry, folder = wanted[name], FOLDER / name
         if not (folder / SUBMISSION_FILE).exists():
-            extra = ["--tuned", "budget_tokens"] if tuned else []
-            extra += [word for one in tracks for word in ("--track", one)]
-            command("submit", policy, "--name", name, "--author", "PacerGym", *extra, *source(policy))
+            on = [word for one in tracks for word in ("--track", one)]
+            command("submit", entry.policy, "--name", name, "--author", "PacerGym", *on, *entry.submit)
         enter(folder, tracks)
         for one in tracks:
             if not (folder / file_on(RESULTS_FILE, one)).exists():
-                extra = ["--tune", "budget_tokens"] if tuned else []
-                command("score", "--submission", name, "--track", one, "--jobs", str(jobs), *extra)
+                command("score", "--submission", name, "--track", one, "--jobs", str(jobs), *entry.score)
             if verify and not (folder / file_on(VERIFIED_FILE, one)).exists():
                 command("verify", name, "--track", one, "--jobs", str(jobs))
     command("board")
@@ -77,17 +83,53 @@ def enter(folder: Path, tracks: list[str]) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def entries() -> dict[str, tuple[str, bool]]:
-    """Policy of each entry, by name, and whether its budget is tuned."""
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What an entry is made of: its policy, and what `submit` and `score` are told besides."""
+
+    policy: str
+    submit: tuple[str, ...] = ()
+    score: tuple[str, ...] = ()
+
+
+def entries() -> dict[str, Entry]:
+    """All entries, by name."""
     ranked = [name for name in policy_names() if not is_privileged(load_policy(name))]
     ranked.sort(key=lambda name: (name != "pacer", name))
-    plain = {name.replace("_", "-"): (name, False) for name in ranked}
-    return plain | {f"{name.replace('_', '-')}-tuned": (name, True) for name in TUNED}
+    found = {}
+    for name in ranked:
+        source = ("--source", SOURCES[name]) if name in SOURCES else ()
+        found[dashed(name)] = Entry(policy=name, submit=source)
+    for name in TUNED:
+        told = "--tuned", "budget_tokens", "--source", SOURCES[name]
+        found[f"{dashed(name)}-tuned"] = Entry(policy=name, submit=told, score=("--tune", "budget_tokens"))
+    for folder in sorted(AGENTS.iterdir()):
+        found[dashed(folder.name)] = agent(folder)
+    return found
 
 
-def source(policy: str) -> list[str]:
-    """Where the idea comes from, as `submit` takes it."""
-    return ["--source", SOURCES[policy]] if policy in SOURCES else []
+def agent(folder: Path) -> Entry:
+    """A trained agent, with what its provenance says of the training."""
+    told = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    is_hybrid = folder.name == "hybrid"
+    seeds = "episodes from seed 1,000,000 on; settings and which of three trainings, on two for development"
+    if is_hybrid:
+        seeds += ", start of the search with all scenarios in view"
+    where = f"{told['provenance']['cpu']}, {told['provenance']['cores']} cores shared with other work"
+    submit = (
+        *("--family", "hybrid" if is_hybrid else "learned"),
+        *("--weights", str(folder / "weights.npz")),
+        *("--tuned", "weights", "--tuned-on", seeds),
+        *("--tuning-range", "all weights; docs/rl.md tells which settings were tried"),
+        *("--tuning-cost", f"{told['train_s']:.0f} s for this training; {where}"),
+        *("--source", AGENT_SOURCES[folder.name]),
+    )
+    return Entry(policy=str(folder / "policy.py"), submit=submit)
+
+
+def dashed(name: str) -> str:
+    """Name of an entry."""
+    return name.replace("_", "-")
 
 
 def command(*arguments: str) -> None:

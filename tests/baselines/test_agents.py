@@ -99,12 +99,12 @@ def test_a_network_of_zeros_on_top_of_pacer_is_pacer():
     assert hybrid.requests.equals(pg.run("pacer", "poisson-standard", **settings).requests)
 
 
-@pytest.mark.parametrize("name", ["ppo", "hybrid"])
+@pytest.mark.parametrize("name", ["ppo", "maskable_ppo", "dqn", "hybrid"])
 def test_a_committed_agent_could_be_submitted_as_it_is(name):
     folder = AGENTS / name
     check_source(folder / "policy.py")
     check_weights(folder / "weights.npz")
     assert (folder / "weights.npz").stat().st_size < 2**20
     assert (folder / "provenance.json").is_file()
-    source = {"ppo": "agent_policy.py", "hybrid": "hybrid_policy.py"}[name]
+    source = "hybrid_policy.py" if name == "hybrid" else "agent_policy.py"
     assert (folder / "policy.py").read_bytes() == (AGENTS.parent / source).read_bytes()
