@@ -46,7 +46,7 @@ as it stood then; nothing was picked afterwards.""",
         "",
         "![Learning curves](rl.png)",
         "",
-        "## At the end of training",
+        "## Summary",
         "",
         markdown_table(
             ["agent", "seeds", "train s", *GROUPS],
