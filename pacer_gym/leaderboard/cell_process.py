@@ -196,7 +196,8 @@ class CellProcess:
             cpu_s, what = (
                 (limits.cpu_s, "256 steps") if self._alive else (limits.first_cpu_s, "the first step")
             )
-            return self._give_up(f"{what} took more than {cpu_s:g} s of processor time, so it was ended")
+            # A machine that was suspended meanwhile may have charged that to whoever was running.
+            return self._retry(f"{what} took more than {cpu_s:g} s of processor time, so it was ended")
         return self._retry(describe_end(returncode))
 
     def _retry(self, why: str) -> list[CellOutcome]:
