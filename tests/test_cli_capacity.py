@@ -108,6 +108,19 @@ def test_compare_ends_in_what_to_run_with_flags_on_one_line(here, capsys, monkey
     assert "intervals say nothing of other traffic" in " ".join(told.split())  # 40 requests, over and over
 
 
+@pytest.mark.parametrize(
+    ("scenario", "targets"),
+    [("poisson-standard", ["--slo", "2:0.1"]), ("tiers", [])],  # a server takes one pair; tiers have two
+)
+def test_what_carries_most_comes_with_the_command_that_serves_with_it(scenario, targets, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    policy = "srpf:budget_tokens=64"
+    assert main(["compare", policy, "--scenario", scenario, "--no-tune", *FAST]) == 0
+    answer = capsys.readouterr().out.partition("What to run")[2]
+    (command,) = (shlex.split(line) for line in answer.splitlines() if line.startswith("  pacer-gym "))
+    assert command == ["pacer-gym", "serve", "--model", "path/to/model", "--policy", policy, *targets]
+
+
 def test_both_draw_their_curves(here):
     pytest.importorskip("matplotlib")
     for words in (CAPACITY, COMPARE):

@@ -126,8 +126,9 @@ def _print(found: "Comparison", *, json: bool) -> None:
 
         print(to_json(found.description()))
         return
-    from rich import print as rich_print
+    from rich import get_console
 
     from pacer_gym.scoring.capacity_report import comparison_report
 
-    rich_print(comparison_report(found))
+    # A command or flags to copy are whole, however narrow the terminal.
+    get_console().print(comparison_report(found), crop=False)

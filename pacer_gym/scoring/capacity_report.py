@@ -1,6 +1,7 @@
 """Capacities as text for people: one policy's, and a comparison with its answer."""
 
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -121,15 +122,23 @@ def answer(comparison: Comparison) -> list[str]:
     else:
         told.append(f"{best.contender} carries most, {_carried(best.capacity)}{_ahead(plain, best)}.")
     if best is not plain:
-        told.append(
-            f"vLLM has no flag for {best.contender}: running a policy inside of vLLM comes with the live "
-            "engine, which this version does not have."
-        )
+        told += ["vLLM has no flag for it, and runs it as its scheduler (docs/live.md) with"]
+        told += [f"  {_serve_command(comparison)}"]
     if comparison.flags is not None and plain is not None:
         told += [f"vLLM as it is carries {_carried(plain.capacity)} with", f"  {comparison.flags}"]
     elif plain is not None:
         told.append("No fixed budget in order of arrival keeps the targets, so there are no flags to set.")
     return told
+
+
+def _serve_command(comparison: Comparison) -> str:
+    """How a server is started that runs the best policy, at the targets where all requests share one pair."""
+    scenario = comparison.question.scenario
+    own = isinstance(scenario, TraceScenario) and scenario.has_own_targets
+    slo = None if own or scenario.tiers else scenario.slo
+    targets = "" if slo is None else f" --slo {slo.ttft_s:g}:{slo.tpot_s:g}"
+    policy = shlex.quote(str(comparison.best.contender))
+    return f"pacer-gym serve --model path/to/model --policy {policy}{targets}"
 
 
 def capacity_notes(results: Sequence[tuple[str, CapacityResult]], scenario: Scenario) -> list[str]:
