@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from pacer_gym.errors import PacerError, PolicyError
 from pacer_gym.leaderboard.identity import plain_settings
-from pacer_gym.leaderboard.isolation import isolated
+from pacer_gym.leaderboard.isolation import PolicyFailed, isolated
 from pacer_gym.leaderboard.policy_source import check_source
 from pacer_gym.leaderboard.submission import (
     FAMILIES,
@@ -189,7 +190,7 @@ def make_submission(
         (partial / SUBMISSION_FILE).write_text(text, encoding="utf-8")
         entry = _read_partial(partial, folder.name)
         if trial:
-            _try(entry)
+            _try(entry, policy_path)
 
     write_whole(folder, fill)
     return load_submission(folder)
@@ -260,11 +261,21 @@ def _read_partial(partial: Path, name: str) -> Submission:
     """Read the folder that is being made, as if it had its name already."""
     import tomllib
 
-    told = tomllib.loads((partial / SUBMISSION_FILE).read_text(encoding="utf-8"))
-    return read_submission(told, partial, name=name)
+    content = tomllib.loads((partial / SUBMISSION_FILE).read_text(encoding="utf-8"))
+    try:
+        return read_submission(content, partial, name=name)
+    except SubmissionError as error:  # of a file that will be gone
+        told = str(error).replace(f"{partial / SUBMISSION_FILE}: ", "").replace(str(partial), name)
+        raise SubmissionError(told) from None
 
 
-def _try(entry: Submission) -> None:
+def _try(entry: Submission, original: Path) -> None:
     for settings in (entry.settings, *(entry.settings_on(name) for name in entry.settings_by_scenario)):
-        with isolated(entry.policy_reference, settings) as policy:
-            run(policy, _TRIAL_SCENARIO, rate_rps=_TRIAL_RPS, seed=DEV_SEEDS[0], horizon_s=_TRIAL_S)
+        try:
+            with isolated(entry.policy_reference, settings) as policy:
+                run(policy, _TRIAL_SCENARIO, rate_rps=_TRIAL_RPS, seed=DEV_SEEDS[0], horizon_s=_TRIAL_S)
+        except PolicyFailed as error:
+            command = f"pacer-gym run {shlex.quote(str(original))} --scenario {_TRIAL_SCENARIO}"
+            raise SubmissionError(
+                f"{original.name} failed in a trial run: {error}; '{command}' shows more"
+            ) from error

@@ -138,7 +138,7 @@ def test_a_folder_of_something_else_is_never_replaced(tmp_path):
         ({"settings": {"budget": 1}}, "no setting 'budget'"),
         ({"name": "My Policy"}, "small letters"),
         ({"settings_by_scenario": {"burst": {}}}, "did you mean 'bursty'"),
-        ({"tracks": ["gpu"]}, "track must be one of"),
+        ({"tracks": ["gpu"]}, "^track must be one of"),
         ({"tracks": []}, "or a list of such"),
     ],
 )
@@ -146,6 +146,21 @@ def test_what_cannot_be_entered_is_refused_and_nothing_is_written(tmp_path, chan
     with pytest.raises(PacerError, match=told):
         make_submission(Draft(**{"policy": "aimd", "name": "mine"} | changes), board=tmp_path, trial=False)
     assert not list(tmp_path.rglob("*.toml"))
+
+
+def test_a_policy_that_fails_in_its_trial_is_named_with_what_shows_more(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "class Mine:\n"
+        "    def reset(self, spec, rng): pass\n"
+        "    def decide(self, view): return 1 / 0\n"
+        "    def observe(self, outcome): pass\n"
+    )
+    with pytest.raises(
+        PacerError, match=r"^mine\.py failed in a trial run: ZeroDivisionError.* 'pacer-gym run "
+    ):
+        make_submission(Draft(policy=path, name="mine"), board=tmp_path)
+    assert not (tmp_path / "submissions" / "mine").exists()
 
 
 @pytest.mark.parametrize(
