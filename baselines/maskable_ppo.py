@@ -28,13 +28,15 @@ def run(settings: Settings, out: Path, **kwargs: Any) -> Any:
 def main(
     out: Annotated[Path, typer.Option(help="Folder for checkpoint, curve and settings.")],
     seed: Annotated[int, typer.Option(help="Of the network and of the episodes.")] = 0,
-    steps: Annotated[str, typer.Option(help="Environment steps, of all lanes together.")] = "8_000_000",
+    steps: Annotated[
+        int, typer.Option(help="Environment steps, of all lanes together, in whole rounds of 262,144.")
+    ] = 8_000_000,
     tensorboard: Annotated[
         str | None, typer.Option(help="Folder for tensorboard, if it is installed.")
     ] = None,
 ) -> None:
     """Train PPO with masks; a killed run goes on where its last round ended."""
-    run(Settings(seed=seed, steps=int(steps), tensorboard=tensorboard), out)
+    run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
 
 
 if __name__ == "__main__":

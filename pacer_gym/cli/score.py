@@ -18,6 +18,13 @@ from pacer_gym.cli.common import (
 from pacer_gym.cli.options import ForceOption, SettingsOption, read_contender
 from pacer_gym.cli.question import JobsOption
 
+_MARKS = {
+    "non monotone": "some higher rate is served better than a lower one",
+    "zero": "not even the lowest rate is carried",
+    "beyond range": "even the highest rate that was tried is carried",
+    "not stable": "the queue still grows at that rate, so over a longer time less is carried",
+}
+
 if TYPE_CHECKING:
     from pacer_gym.leaderboard.results import Measured, Results
     from pacer_gym.leaderboard.score import Scored, ScorePlan
@@ -181,8 +188,13 @@ def write_scored(results: "Results", measured: "Measured | None", out: Path) -> 
 
 
 def print_results(results: "Results") -> None:
-    """Print a row for each scenario, and what failed."""
+    """Print a row for each scenario, what its marks mean, and what failed."""
     print_rows([_row(name, entry) for name, entry in results.scenarios.items()], json=False)
+    seen = {mark for entry in results.scenarios.values() for mark in _marks(entry)}
+    if seen:
+        print()
+    for mark in (mark for mark in _MARKS if mark in seen):
+        print(f"{mark}: {_MARKS[mark]}")
     for name, entry in results.scenarios.items():
         for failure in entry["failures"]:
             where = f"{name} at {failure['rate_rps']:g} req/s, seed {failure['seed']}"
@@ -196,16 +208,26 @@ def _row(name: str, entry: Mapping[str, Any]) -> dict[str, object]:
         found = f"{overall:.1f} % of requests within both targets at {entry['rate_rps']:g} req/s"
         return {"scenario": name, "found": found, "interval": f"{slowed:.1f} % while slowed", "at 99 %": ""}
     strict_rps = entry["strict_capacity_rps"]
-    marks = [mark for mark in ("non_monotone", "zero", "beyond_range") if entry[mark]]
-    marks += [] if entry["is_stable"] else ["not stable"]
-    low, high = (f"{end:.2f}" if end is not None else "-" for end in entry["interval_rps"])
-    told = ", ".join([f"{entry['capacity_rps']:.2f} req/s", *marks])
     return {
         "scenario": name,
-        "found": told,
-        "interval": f"{low} to {high}",
+        "found": ", ".join([f"{entry['capacity_rps']:.2f} req/s", *_marks(entry)]),
+        "interval": _interval(*entry["interval_rps"]),
         "at 99 %": "" if strict_rps is None else f"{strict_rps:.2f}",
     }
+
+
+def _marks(entry: Mapping[str, Any]) -> list[str]:
+    if entry["kind"] == "drift":
+        return []
+    marks = [mark.replace("_", " ") for mark in ("non_monotone", "zero", "beyond_range") if entry[mark]]
+    return [*marks, *([] if entry["is_stable"] else ["not stable"])]
+
+
+def _interval(low_rps: float | None, high_rps: float | None) -> str:
+    """An interval for people; an end is None where the seeds bound none."""
+    if low_rps is None:
+        return "unknown"
+    return f"above {low_rps:.2f}" if high_rps is None else f"{low_rps:.2f} to {high_rps:.2f}"
 
 
 def _read_submission(name: str, board: Path) -> "tuple[Submission, Path]":

@@ -1,10 +1,12 @@
 """The commands `score` and `merge`: what they write, and how they say no."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from pacer_gym.cli import main
+from pacer_gym.cli.score import print_results
 from pacer_gym.leaderboard.results import Results, read_measured, read_results
 from tests.leaderboard.tiny import source_of
 
@@ -31,6 +33,24 @@ def test_a_score_is_printed_for_people_and_for_programs(here, cache, capsys):
     told = capsys.readouterr().out
     assert "drift-step" in told
     assert "% while slowed" in told
+
+
+def test_what_a_mark_means_is_said_once_and_an_open_interval_is_no_dash(capsys):
+    capacity = {
+        "kind": "capacity", "capacity_rps": 5.0, "interval_rps": [4.5, None], "strict_capacity_rps": None,
+        "is_stable": False, "non_monotone": False, "zero": False, "beyond_range": True, "failures": [],
+    }  # fmt: skip
+    sure = capacity | {"interval_rps": [4.5, 5.5], "is_stable": True, "beyond_range": False}
+    single = sure | {"interval_rps": [None, None]}
+    print_results(
+        SimpleNamespace(scenarios={"bursty": capacity, "tiers": capacity, "one": single, "sure": sure})
+    )
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.count("5.00 req/s, beyond range, not stable above 4.50") == 2
+    assert "one 5.00 req/s unknown sure 5.00 req/s 4.50 to 5.50" in told
+    assert told.count("even the highest rate that was tried is carried") == 1
+    assert told.count("the queue still grows") == 1
+    assert "not even the lowest" not in told
 
 
 def test_parts_are_written_merged_and_not_replaced_unasked(here, cache, capsys):
