@@ -29,6 +29,7 @@ from pacer_gym.engine.kernels import receive_arrivals, step_lanes
 from pacer_gym.engine.state import empty_tables, load_lane
 from pacer_gym.engine.truth import make_truth
 from pacer_gym.latency.limits import EngineLimits
+from pacer_gym.leaderboard.warm_up import StepByStep
 from pacer_gym.live.versions import installed_vllm
 from pacer_gym.workloads.streams import spawn_streams
 
@@ -47,7 +48,10 @@ def main(argv: list[str] | None = None) -> int:
     serve = gym.make("PacerServe-v0", scenario="poisson-standard", rate_rps=RATE_RPS)
     cartpole = gym.make("CartPole-v1")
     measures: dict[str, Callable[[], float]] = {
-        "`pg.run`, fixed_budget in Python": run_steps_per_s,
+        "`pg.run`, fixed_budget as a compiled loop": lambda: run_steps_per_s("fixed_budget"),
+        "`pg.run`, fixed_budget in Python": lambda: run_steps_per_s(
+            StepByStep(pg.load_policy("fixed_budget"))
+        ),
         "`PacerServe-v0` through `gym.make`": lambda: env_steps_per_s(serve, action=6),
         "`CartPole-v1` through `gym.make`": lambda: env_steps_per_s(cartpole, action=1),
     }
@@ -118,10 +122,10 @@ average; the share of an episode of 600 s that its reset takes.
     return {"vector_rounds_steps_per_s": rounds}, page
 
 
-def run_steps_per_s() -> float:
+def run_steps_per_s(policy: pg.Policy | str) -> float:
     """Steps per second of a whole run, workload and record included."""
     start = time.perf_counter()
-    record = pg.run("fixed_budget", "poisson-standard", rate_rps=RATE_RPS, seed=0, horizon_s=600.0)
+    record = pg.run(policy, "poisson-standard", rate_rps=RATE_RPS, seed=0, horizon_s=600.0)
     return record.num_steps / (time.perf_counter() - start)
 
 
