@@ -7,6 +7,7 @@ so that a wrong path cannot pass for a green run.
 
 import hashlib
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def _kernel_cache() -> Path:
             digest.update(source)
     return ROOT / ".numba_cache" / digest.hexdigest()[:16]
 
+
+# Shells start what runs in the background with Ctrl-C ignored, and a program that a test starts and
+# interrupts would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Set before anything imports numba, which reads it once; processes that a test starts inherit it.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_kernel_cache()))

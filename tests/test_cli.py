@@ -391,7 +391,9 @@ def test_a_policy_that_fails_is_a_crash_with_its_traceback(here):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows delivers no SIGINT to a child alone")
 def test_an_interrupted_run_ends_with_130_and_writes_nothing(here):
-    (here / "mine.py").write_text(POLICY.format(decide="print('serving', flush=True); time.sleep(60)"))
+    (here / "mine.py").write_text(
+        POLICY.format(decide="print('serving', flush=True); [time.sleep(0.05) for _ in range(1200)]")
+    )
     process = start("run", "mine.py", *RUN[2:], "--out", "new", "--format", "csv", cwd=here)
     assert process.stdout.readline() == "serving\n"
     time.sleep(0.1)

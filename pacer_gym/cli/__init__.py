@@ -95,9 +95,16 @@ def main(argv: list[str] | None = None) -> int:
     int
         0 done, 1 failed, 2 a mistake of the user, 130 interrupted.
     """
-    if argv is None:  # a program, whose caller sees nothing but its exit status
+    if argv is not None:
+        return _main(argv)
+    # A program, whose caller sees nothing but its exit status.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    try:
         return guarded(sys.argv[1:], lambda: _main(sys.argv[1:]), _complain)
-    return _main(argv)
+    except KeyboardInterrupt:  # before the command began, or after it was done
+        return _complain("interrupted", _INTERRUPTED)
 
 
 def _main(words: list[str]) -> int:

@@ -40,26 +40,38 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
     """
     if not words or words[0] not in _GUARDED or not hasattr(signal, "sigwaitinfo"):
         return command()
-    ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
     # Whoever starts programs and cares for none of them may have children end unheard.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getpid()
-    told, tell = os.pipe()
+    (told, tell), (begun, begin) = os.pipe(), os.pipe()
+    ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(begin)
+        if not os.read(begun, 1):
+            os._exit(0)
+        os.close(begun)
         die_with_parent(parent)
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return command()
         finally:  # what raises ends the program as well, and says why itself
             with suppress(OSError):  # a policy may have closed it
                 os.write(tell, b"\n")
-    os.close(tell)
-    status = _wait(child, ours)
+    # What came before there was a child came to this process alone, and ends it here.  All that comes
+    # from now on either reaches the child too, or is passed on.
+    is_over = bool(signal.sigpending() & ending)
+    if not is_over:
+        os.write(begin, b"\n")
+    for end in (tell, begin, begun):
+        os.close(end)
+    status = os.waitpid(child, 0)[1] if is_over else _wait(child, ending | {signal.SIGCHLD})
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     ended_itself = bool(select.select([told], [], [], 0.0)[0] and os.read(told, 1))
     os.close(told)
+    if is_over:  # and yet still here: whoever started this has such a signal ignored
+        return guarded(words, command, complain)
     if ended_itself and status >= 0:
         return status
     return _tell(status, complain)
@@ -70,8 +82,9 @@ def _wait(child: int, signals: set[signal.Signals]) -> int:
     while True:
         received = signal.sigwaitinfo(signals)
         if received.si_signo != signal.SIGCHLD:
-            # A terminal tells the child itself, and twice would interrupt what cleans up.
-            if received.si_pid != 0:
+            # Ctrl-C reaches the child itself, and twice would interrupt what cleans up.  The end of a
+            # terminal may be told to no other than the program that was started in it.
+            if received.si_signo != signal.SIGINT or received.si_code <= 0:
                 os.kill(child, received.si_signo)
             continue
         found, status = os.waitpid(child, os.WNOHANG)

@@ -1,6 +1,8 @@
 """A policy that takes its process down is told of in one line, with status 2."""
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -164,3 +166,69 @@ def test_a_terminal_gets_its_cursor_back(tmp_path):
     hidden, back = b"\x1b[?25l", b"\x1b[?25h"
     assert hidden in shown
     assert shown.rindex(back) > shown.rindex(hidden)
+
+
+def test_the_end_of_its_terminal_ends_a_run(tmp_path):
+    pty = pytest.importorskip("pty", reason="no terminals here")
+    write(tmp_path, decide="os.write(1, b'on %d' % os.getpid()); import time; time.sleep(0.05)")
+    program, terminal = pty.fork()
+    if program == 0:
+        os.chdir(tmp_path)
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "pacer_gym", *RUN],
+            os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+    shown = b""
+    while not (found := re.search(rb"on (\d+)o", shown)):
+        shown += os.read(terminal, 1000)
+    os.close(terminal)  # tells the program that began the session, and no child of it
+    assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == -signal.SIGHUP
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(found[1]), 0)
+
+
+@pytest.mark.parametrize(
+    ("disposition", "number", "status", "told"),
+    [
+        ("signal.default_int_handler", "SIGINT", 130, "pacer-gym: interrupted\n"),
+        ("signal.SIG_DFL", "SIGTERM", -signal.SIGTERM, ""),
+        ("signal.SIG_IGN", "SIGINT", 0, ""),
+    ],
+)
+def test_a_signal_that_comes_before_there_is_a_child_is_not_lost(tmp_path, disposition, number, status, told):
+    write(tmp_path)
+    early = (
+        "import os, signal, sys; from pacer_gym.cli import main; fork = os.fork\n"
+        "def early():\n"
+        "    os.fork = fork\n"
+        f"    os.kill(os.getpid(), signal.{number})\n"
+        "    return fork()\n"
+        f"signal.signal(signal.{number}, {disposition}); os.fork = early; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", early, *RUN, "--json"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, told)
+    assert bool(done.stdout) == (status == 0)
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("words", [[*RUN, "--out", "new"], ["profiles"]])
+def test_streams_that_are_closed_matter_to_no_command(tmp_path, closed, words):
+    write(tmp_path)
+    line = shlex.join([sys.executable, "-m", "pacer_gym", *words])
+    done = subprocess.run(
+        ["sh", "-c", f"{line} {closed}"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "new" / "record.json").is_file() == (words[0] == "run")
