@@ -5,6 +5,7 @@ from pacer_gym.engine.drift import (
     DriftTable,
     as_drift_table,
     check_drift_kind,
+    check_loop_drift,
     checked_drift,
     drift_table,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "StepOutcome",
     "as_drift_table",
     "check_drift_kind",
+    "check_loop_drift",
     "checked_drift",
     "drift_table",
 ]

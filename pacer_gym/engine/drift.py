@@ -104,6 +104,33 @@ def check_drift_kind(kind: str, horizon_s: float) -> None:
         )
 
 
+def check_loop_drift(kind: str, horizon_s: float | None) -> None:
+    """Refuse to lay a drift over a closed loop that ends nobody knows when.
+
+    Parameters
+    ----------
+    kind : str
+        As `drift_table` takes it.
+    horizon_s : float or None
+        Length of the run, in seconds; None if the loop ends with its requests.
+
+    Raises
+    ------
+    ValueError
+        If it is one of thirds of a run whose length is not given.
+
+    Examples
+    --------
+    >>> check_loop_drift("periodic", None)
+    >>> check_loop_drift("step", 600.0)
+    """
+    if horizon_s is None and kind in ("step", "ramp"):
+        raise ValueError(
+            f"a {kind} drift goes by thirds of a run, and a closed loop has no length of its own: "
+            "give horizon_s, or choose another drift"
+        )
+
+
 def checked_drift(drift: DriftTable) -> DriftTable:
     """Copy of a table of one's own, if an engine can follow it.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pacer_gym.engine.drift import DriftTable, drift_table
+from pacer_gym.engine.drift import LONGEST_CHANGING_S, DriftTable, check_loop_drift, drift_table
 from pacer_gym.engine.truth import make_truth, residual_offset
 from pacer_gym.envs.choices import Choices, require
 from pacer_gym.envs.lanes import Lane, LiveLane, simulated_lane
@@ -129,7 +129,8 @@ class EpisodeSource:
         if self._workload is not None:
             workload, drift = self._workload, drift or "none"
             horizon_s = self._horizon_s if self._horizon_s is not None else math.inf
-            drift_s = horizon_s if horizon_s < math.inf else max(float(workload.arrival_s[-1]), 1.0)
+            last_s = LONGEST_CHANGING_S if workload.concurrency is not None else float(workload.arrival_s[-1])
+            drift_s = horizon_s if horizon_s < math.inf else max(last_s, 1.0)
         else:
             drift = drift or scenario.drift
             horizon_s = drift_s = self._horizon_s if self._horizon_s is not None else scenario.horizon_s
@@ -186,6 +187,8 @@ class EpisodeSource:
         own = self._workload is not None and not choices.drifts  # requests of one's own bring no drift
         for kind in sorted({"none"} if own else choices.all_drifts()):
             self.engine.check_drift(kind)
+            if self._workload is not None and self._workload.concurrency is not None:
+                check_loop_drift(kind, self._horizon_s)
 
     def _with_targets(self, workload: Workload, slo: SLO) -> Workload:
         if self._override is not None:

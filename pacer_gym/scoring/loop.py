@@ -175,6 +175,11 @@ class Rollout:
         horizon_s = self.horizon_s
         if self.workload.concurrency is not None:  # nothing arrives later than the last one is served
             end_s = horizon_s = min(horizon_s, engine.now_s)
+            if requests["rejected"].all():
+                raise ValueError(
+                    f"nothing of {self.workload!r} fits {self.profile.name}, which rejects it all: shorten "
+                    "the requests, or choose another profile"
+                )
             if end_s <= start_s:
                 raise ValueError(
                     f"the closed loop was served within {end_s:.3f} s, before warmup_s={start_s} was over: "

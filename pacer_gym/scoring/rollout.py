@@ -14,7 +14,7 @@ from numbers import Real
 
 import numpy as np
 
-from pacer_gym.engine import DriftTable, check_drift_kind
+from pacer_gym.engine import DriftTable, check_drift_kind, check_loop_drift
 from pacer_gym.latency.profiles import Profile, load_profile
 from pacer_gym.live.choice import EngineChoice, Model
 from pacer_gym.policy import Policy, load_policy, policy_reference
@@ -93,6 +93,8 @@ def prepare(
             )
         if profile is None:
             raise ValueError('a workload needs profile=..., the engine to serve it, as in "cpu-smollm2-135m"')
+        if workload.concurrency is not None and isinstance(drift, str):
+            check_loop_drift(drift, horizon_s)
         workload, horizon_s = _complete(workload, slo, horizon_s)
     else:
         assert scenario is not None

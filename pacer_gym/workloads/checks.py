@@ -5,16 +5,19 @@ from numpy.typing import ArrayLike
 
 from pacer_gym.errors import WorkloadError
 
+_MOST = 1_000_000_000
 
-def check_count(name: str, value: object) -> None:
-    """Refuse what is no number of things, or none of them."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise WorkloadError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+def check_counts(**counts: object) -> None:
+    """Refuse what is no number of things, none of them, or more than anybody serves."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _MOST:
+            raise WorkloadError(f"{name} must be a whole number from 1 to {_MOST:,}, got {value!r}")
 
 
 def check_closed_loop(concurrency: object, arrival_s: np.ndarray) -> None:
     """Refuse a number of users that makes no loop, and arrivals that would not count."""
-    check_count("concurrency", concurrency)
+    check_counts(concurrency=concurrency)
     if arrival_s.any():
         raise WorkloadError(
             "requests of a closed loop arrive when others finish: leave arrival_s at 0, or concurrency out"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pacer_gym.errors import WorkloadError
-from pacer_gym.workloads.checks import as_numbers, check_closed_loop, check_count
+from pacer_gym.workloads.checks import as_numbers, check_closed_loop, check_counts
 from pacer_gym.workloads.columns import REQUIRED, TARGETS, find_breach, read_columns
 from pacer_gym.workloads.slo import SLO
 
@@ -151,7 +151,7 @@ class Workload:
         >>> Workload.closed_loop(8, 1024, 128, requests=80)
         <Workload closed-loop: 80 requests in a closed loop of 8, mean prompt 1024 and output 128 tokens>
         """
-        check_count("requests", requests)
+        check_counts(concurrency=concurrency, requests=requests)
         prompts, outputs = (
             np.full(requests, tokens) if np.ndim(tokens) == 0 else np.asarray(tokens)
             for tokens in (prompt_tokens, output_tokens)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 import pacer_gym as pg
 from pacer_gym.engine.simulator import Simulator
 from pacer_gym.engine.view import StepDecision
+from pacer_gym.envs.spaces import BUDGETS
 from pacer_gym.errors import WorkloadError
 from pacer_gym.latency.limits import EngineLimits
 from pacer_gym.workloads.streams import spawn_streams
@@ -114,11 +116,11 @@ def test_a_loop_that_is_cut_short_judges_only_what_arrived():
 
 
 def test_what_makes_no_loop_is_refused(tmp_path):
-    for concurrency in (0, -1, 1.5, True):
+    for count in (0, -1, 1.5, 2.0, True, None, np.nan, np.inf, "3", [1, 2], 2**63, 10**30):
         with pytest.raises(WorkloadError, match="concurrency must be"):
-            pg.Workload.closed_loop(concurrency, 10, 10, requests=3)
-    with pytest.raises(WorkloadError, match="requests must be"):
-        pg.Workload.closed_loop(2, 10, 10, requests=0)
+            pg.Workload.closed_loop(count, 10, 10, requests=3)
+        with pytest.raises(WorkloadError, match="requests must be"):
+            pg.Workload.closed_loop(2, 10, 10, requests=count)
     with pytest.raises(WorkloadError, match="equally long"):
         pg.Workload.closed_loop(2, [10, 20], 10, requests=3)
     with pytest.raises(WorkloadError, match="leave arrival_s at 0"):
@@ -132,3 +134,49 @@ def test_what_makes_no_loop_is_refused(tmp_path):
     assert (loop.head(3).concurrency, len(loop.head(3))) == (2, 3)
     with pytest.raises(ValueError, match="before warmup_s"):
         pg.run("vllm_default", workload=loop, profile="cpu-smollm2-135m", slo=SLOW, warmup_s=1000.0)
+
+
+@pytest.mark.parametrize("kind", ["step", "ramp"])
+def test_thirds_of_a_loop_that_ends_nobody_knows_when_are_refused(kind):
+    loop = pg.Workload.closed_loop(2, 100, 20, requests=40)
+    given = {"workload": loop, "profile": "cpu-smollm2-135m", "slo": SLOW}
+    with pytest.raises(ValueError, match=f"a {kind} drift .* give horizon_s"):
+        pg.run("vllm_default", drift=kind, **given)
+    with pytest.raises(ValueError, match=f"a {kind} drift .* give horizon_s"):
+        gym.make("PacerServe-v0", drift=kind, **given)
+    plain, slowed = (pg.run("vllm_default", drift=d, horizon_s=3.0, **given) for d in ("none", kind))
+    assert slowed.end_s > plain.end_s
+    assert gym.make("PacerServe-v0", drift=kind, horizon_s=3.0, **given).reset(seed=0)
+
+
+@pytest.mark.parametrize("drift", ["none", "periodic", "cotenant"])
+def test_single_and_vector_environments_serve_a_loop_alike(drift):
+    loop = pg.Workload.closed_loop(3, [100, 700, 30, 5] * 20, [20, 1, 90, 300] * 20, requests=80)
+    given = {"workload": loop, "profile": "cpu-smollm2-135m", "slo": pg.SLO(2.0, 0.1), "drift": drift}
+    env = gym.make("PacerServe-v0", **given).unwrapped
+    env.reset(seed=5)
+    vector = gym.make_vec("PacerServe-v0", num_envs=2, **given)
+    vector.reset(seed=[5, 6])
+    action = BUDGETS.index(128)
+    over = False
+    while not over:
+        observation, reward, terminated, truncated, info = env.step(action)
+        others, rewards, ended, _, infos = vector.step(np.array([action, action]))
+        over = terminated or truncated
+        assert observation.tolist() == others[0].tolist()
+        assert (reward, terminated) == (rewards[0], ended[0])
+        assert env.observation_space.contains(observation)
+    assert info["attainment"] == infos["attainment"][0] > 0.0
+
+
+def test_a_loop_that_nothing_of_fits_is_told_as_such():
+    loop = pg.Workload.closed_loop(2, 1_000_000, 20, requests=5)
+    with pytest.raises(ValueError, match="rejects it all: shorten"):
+        pg.run("vllm_default", workload=loop, profile="cpu-smollm2-135m", slo=SLOW)
+
+
+def test_more_users_than_requests_are_all_there_at_once():
+    for users in (5, 1000, 1_000_000_000):
+        loop = pg.Workload.closed_loop(users, 100, 20, requests=5)
+        found = pg.run("vllm_default", workload=loop, profile="cpu-smollm2-135m", slo=SLOW)
+        assert found.requests.arrival_s.tolist() == [0.0] * 5
