@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pacer_gym.baselines.mistakes import told_in_a_line
 from pacer_gym.baselines.ppo import environment
 from pacer_gym.baselines.training import train
 
@@ -86,7 +87,8 @@ def main(
     ] = None,
 ) -> None:
     """Train DQN; a killed run goes on where its last round ended."""
-    run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
+    with told_in_a_line():
+        run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
 
 
 if __name__ == "__main__":

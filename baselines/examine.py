@@ -5,6 +5,7 @@
 A rough look for development: the board's capacities come from `pacer-gym score`.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from pacer_gym.baselines.hybrid import attainment
+from pacer_gym.baselines.mistakes import RunMistake, told_in_a_line
 from pacer_gym.baselines.scenarios import HELD_OUT, KNEE_RPS, TRAINED_ON
 from pacer_gym.baselines.training import append_row
 from pacer_gym.policy import load_policy
@@ -54,8 +56,16 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many of the seeds for development.")] = 3,
 ) -> None:
     """Examine policies."""
-    named = {Path(one).parent.name or one: load_policy(one) for one in policies}
-    examine_all(named, out, load=load, num_seeds=seeds)
+    with told_in_a_line():
+        if not 1 <= seeds <= len(DEV_SEEDS):
+            raise RunMistake(f"--seeds must be from 1 to {len(DEV_SEEDS)}, got {seeds}")
+        if not 0.0 < load < math.inf:
+            raise RunMistake(f"--load must be a positive, finite share, got {load}")
+        try:
+            named = {Path(one).parent.name or one: load_policy(one) for one in policies}
+        except ValueError as error:  # of weights that fit no agent
+            raise RunMistake(str(error)) from error
+        examine_all(named, out, load=load, num_seeds=seeds)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from pacer_gym.baselines.mistakes import UNREADABLE, RunMistake, read_state, told_in_a_line
 from pacer_gym.baselines.training import checkpoint
 from pacer_gym.tactics.network import Layers, load_layers, save_layers
 
@@ -33,15 +34,32 @@ def network_of(model: Any) -> Layers:
 
 
 def export(run: Path, out: Path) -> None:
-    """Write the agent of a training's folder into `out`."""
-    state = json.loads((run / "state.json").read_text(encoding="utf-8"))
+    """Write the agent of a training's folder into `out`.
+
+    Raises
+    ------
+    RunMistake
+        If the training is not finished, or its files cannot be read; nothing is written.
+    """
+    state = read_state(run, "rounds", "generation")
+    try:
+        _check_finished(run, state)
+        if is_deep := "rounds" in state:
+            algorithm, model = _load(checkpoint(run, state), state["algorithm"])
+            layers = network_of(model)
+        else:
+            layers, _ = load_layers(run / "weights.npz")
+    except UNREADABLE as error:
+        if isinstance(error, RunMistake):
+            raise
+        raise RunMistake(f"the agent of {run} cannot be read: {error}; train it again") from error
+    if out.exists() and not out.is_dir():
+        raise RunMistake(f"{out} is a file, and an agent is a folder: name another")
     out.mkdir(parents=True, exist_ok=True)
-    if "rounds" in state:
-        algorithm, model = _load(checkpoint(run, state), state["algorithm"])
-        save_layers(out / "weights.npz", network_of(model), masked=np.array(algorithm == "MaskablePPO"))
+    if is_deep:
+        save_layers(out / "weights.npz", layers, masked=np.array(algorithm == "MaskablePPO"))
         shutil.copy(_HERE / "agent_policy.py", out / "policy.py")
     else:
-        layers, _ = load_layers(run / "weights.npz")
         save_layers(out / "weights.npz", layers)
         shutil.copy(_HERE / "hybrid_policy.py", out / "policy.py")
     told = {
@@ -50,6 +68,18 @@ def export(run: Path, out: Path) -> None:
         if key in state
     }
     (out / "provenance.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _check_finished(run: Path, state: dict[str, Any]) -> None:
+    settings = state["settings"]
+    if "rounds" in state:
+        done, wanted = state["rounds"], -(-settings["steps"] // settings["round_steps"])
+    else:
+        done, wanted = state["generation"], settings["generations"]
+    if done < wanted:
+        raise RunMistake(
+            f"{run} has done {done} of its {wanted} rounds: start its command again, which goes on with it"
+        )
 
 
 def _load(path: Path, algorithm: str) -> tuple[str, Any]:
@@ -65,7 +95,8 @@ def main(
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
 ) -> None:
     """Export a trained agent."""
-    export(run, out)
+    with told_in_a_line():
+        export(run, out)
 
 
 if __name__ == "__main__":

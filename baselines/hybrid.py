@@ -10,8 +10,6 @@ Mania, Guy & Recht, "Simple random search of static linear policies is competiti
 learning", NeurIPS 2018.
 """
 
-import dataclasses
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import numpy as np
 import typer
 
 from pacer_gym.baselines.hybrid_policy import Hybrid
+from pacer_gym.baselines.mistakes import as_read_back, resume, told_in_a_line
 from pacer_gym.baselines.scenarios import HELD_OUT, KNEE_RPS, TRAIN_SEED, TRAINED_ON, scenario_named
 from pacer_gym.baselines.training import PACKAGES, write_state
 from pacer_gym.engine import Simulator
@@ -130,20 +129,13 @@ def run(
     stop_after: int | None = None,
 ) -> np.ndarray:
     """Search, or go on with a search that was killed; the weights found."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "state.json"
-    wanted = json.loads(json.dumps(dataclasses.asdict(s)))
-    if path.exists():
-        state = json.loads(path.read_text(encoding="utf-8"))
-        if {**state["settings"], "generations": 0} != {**wanted, "generations": 0}:
-            raise ValueError(f"{out} holds a run with other settings: give another --out")
-        state["settings"] = wanted
-    else:
+    state = resume(out, s, length="generations", progress="generation")
+    if state is None:
         mean, spread = seen_by_pacer(s.names)
         weights = np.zeros((NUM_OBSERVATIONS + 1, NUM_OUTPUTS))
         weights[-1] = START
         state = {
-            "algorithm": "AugmentedRandomSearch", "settings": wanted, "generation": 0,
+            "algorithm": "AugmentedRandomSearch", "settings": as_read_back(s), "generation": 0,
             "train_s": 0.0, "curve": [], "weights": weights.tolist(),
             "mean": mean.tolist(), "spread": spread.tolist(),
             "provenance": collect_provenance(packages=PACKAGES[:2]),
@@ -211,7 +203,8 @@ def main(
     generations: Annotated[int, typer.Option(help="Steps of the search.")] = 60,
 ) -> None:
     """Search for weights; a killed search goes on where it stood."""
-    run(Settings(seed=seed, generations=generations), out)
+    with told_in_a_line():
+        run(Settings(seed=seed, generations=generations), out)
 
 
 if __name__ == "__main__":

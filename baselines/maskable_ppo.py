@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pacer_gym.baselines.mistakes import told_in_a_line
 from pacer_gym.baselines.ppo import Settings, environment, model_arguments
 from pacer_gym.baselines.training import train
 
@@ -36,7 +37,8 @@ def main(
     ] = None,
 ) -> None:
     """Train PPO with masks; a killed run goes on where its last round ended."""
-    run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
+    with told_in_a_line():
+        run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pacer_gym.baselines.mistakes import told_in_a_line
 from pacer_gym.baselines.scenarios import MixedEnv, Mixture
 from pacer_gym.baselines.training import train
 
@@ -87,7 +88,8 @@ def main(
     ] = None,
 ) -> None:
     """Train PPO; a killed run goes on where its last round ended."""
-    run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
+    with told_in_a_line():
+        run(Settings(seed=seed, steps=steps, tensorboard=tensorboard), out)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ one that was not go the same way from the last finished round, to the last bit o
 """
 
 import csv
-import dataclasses
 import json
 import os
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pacer_gym.baselines.mistakes import STATE_FILE, UNREADABLE, RunMistake, as_read_back, resume
 from pacer_gym.baselines.scenarios import TRAIN_SEED, exam
 from pacer_gym.provenance import collect_provenance
 
@@ -55,20 +55,24 @@ def train(
 
     Raises
     ------
-    ValueError
-        If the folder holds a run with other settings.
+    RunMistake
+        If a setting is out of range, or the folder holds a run with other settings, or one that is damaged.
     """
     import torch
     from stable_baselines3.common.utils import set_random_seed
 
     torch.set_num_threads(1)
-    out.mkdir(parents=True, exist_ok=True)
     state = _state(out, settings)
     set_random_seed(settings.seed)
     if state["rounds"]:
-        model = load(checkpoint(out, state))
-        if (replay := _replay(out, state)).exists():
-            model.load_replay_buffer(replay)
+        path = checkpoint(out, state)
+        try:
+            model = load(path)
+            if (replay := _replay(out, state)).exists():
+                path = replay
+                model.load_replay_buffer(replay)
+        except UNREADABLE as error:
+            raise RunMistake(f"{path} cannot be read: {error}; begin afresh with another --out") from error
     else:
         model = make()
     rounds = -(-settings.steps // settings.round_steps)
@@ -105,17 +109,16 @@ def _chooser(model: Any) -> Callable[[np.ndarray, Any], np.ndarray]:
 
 def _state(out: Path, settings: Any) -> dict[str, Any]:
     """What a folder knows of an earlier call."""
-    wanted = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
-    path = out / "state.json"
-    if path.exists():
-        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        # More steps of the same run are no other run.
-        if {**state["settings"], "steps": 0} != {**wanted, "steps": 0}:
-            raise ValueError(f"{out} holds a run with other settings: give another --out")
-        state["settings"] = wanted
+    if (state := resume(out, settings, length="steps", progress="rounds")) is not None:
         return state
     versions = collect_provenance(packages=PACKAGES)
-    return {"settings": wanted, "rounds": 0, "train_s": 0.0, "curve": [], "provenance": versions}
+    return {
+        "settings": as_read_back(settings),
+        "rounds": 0,
+        "train_s": 0.0,
+        "curve": [],
+        "provenance": versions,
+    }
 
 
 def checkpoint(out: Path, state: dict[str, Any]) -> Path:
@@ -142,7 +145,7 @@ def _save(model: Any, out: Path, state: dict[str, Any]) -> None:
 def write_state(out: Path, state: dict[str, Any]) -> None:
     """Replace the state, then write its curve as CSV; a write that is cut short leaves the old state."""
     (out / "next.json").write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    os.replace(out / "next.json", out / "state.json")
+    os.replace(out / "next.json", out / STATE_FILE)
     if state["curve"]:
         with (out / "curve.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(state["curve"][0]))
