@@ -25,6 +25,7 @@ from pacer_gym.leaderboard.submission import (
     read_submission,
     submission_folder,
 )
+from pacer_gym.leaderboard.submission_schema import check_tracks
 from pacer_gym.leaderboard.texts import as_line
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.policy import is_privileged, load_policy
@@ -151,6 +152,7 @@ def make_submission(
             )
         if not force:
             raise FileExistsError(f"{folder} exists; choose another name, or replace it with force (--force)")
+    check_tracks(draft.tracks)
     if draft.family not in FAMILIES:
         raise SubmissionError(f"family must be one of {', '.join(FAMILIES)}, got {draft.family!r}")
     if not draft.tuned and (draft.tuning_range or draft.tuning_cost or draft.tuned_on != "development"):

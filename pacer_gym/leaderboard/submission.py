@@ -22,7 +22,7 @@ from pacer_gym.leaderboard.entry_folder import (
     own_file,
 )
 from pacer_gym.leaderboard.identity import plain_settings
-from pacer_gym.leaderboard.submission_schema import FAMILIES, POLICY, TOP, TUNING, checked
+from pacer_gym.leaderboard.submission_schema import FAMILIES, POLICY, TOP, TUNING, check_tracks, checked
 from pacer_gym.leaderboard.weights import check_weights
 from pacer_gym.workloads.scenarios import SCENARIOS, SUITE, TRACKS
 
@@ -138,10 +138,11 @@ def check_entered(submission: Submission, track: str | None) -> str:
     """
     if track is None:
         return submission.tracks[0]
+    check_tracks([track])
     if track not in submission.tracks:
         raise SubmissionError(
-            f"{submission.name} is entered on {', '.join(submission.tracks)}, not on {track}"
-            f"{did_you_mean(track, submission.tracks)}: add it to track in its {SUBMISSION_FILE}"
+            f"{submission.name} is entered on {', '.join(submission.tracks)}, not on {track}: "
+            f"add it to track in its {SUBMISSION_FILE}"
         )
     return track
 
@@ -234,10 +235,8 @@ def read_submission(told: Mapping[str, Any], folder: Path, *, name: str | None =
     if not top["authors"]:
         raise SubmissionError(f'{where} names no authors: give at least one, as in authors = ["A. Author"]')
     tracks = (top["track"],) if isinstance(top["track"], str) else tuple(top["track"])
-    if len(set(tracks)) < len(tracks):
-        raise SubmissionError(f"{where}: track names each machine once, got {', '.join(tracks)}")
-    one_of = [("suite", top["suite"], (SUITE,)), ("family", top["family"], FAMILIES)]
-    for key, value, known in (*one_of, *(("track", track, tuple(TRACKS)) for track in tracks)):
+    check_tracks(tracks, f"{where}: ")
+    for key, value, known in (("suite", top["suite"], (SUITE,)), ("family", top["family"], FAMILIES)):
         if value not in known:
             raise SubmissionError(
                 f"{where}: {key} must be one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}"

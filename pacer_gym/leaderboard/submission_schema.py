@@ -1,11 +1,12 @@
 """What may stand in `submission.toml`: every key, and what its value can be."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pacer_gym.errors import did_you_mean
 from pacer_gym.leaderboard.entry_folder import SubmissionError
 from pacer_gym.leaderboard.texts import is_line
+from pacer_gym.workloads.scenarios import TRACKS
 
 FAMILIES = ("heuristic", "learned", "hybrid")
 """How a policy came about: thought out, trained, or both."""
@@ -91,3 +92,23 @@ def checked(told: Mapping[str, Any], rules: Mapping[str, Rule], where: str) -> d
         if key in told and not suits(told[key]):
             raise SubmissionError(f"{where}: {key} must be {what}, got {told[key]!r:.200}")
     return found
+
+
+def check_tracks(tracks: Sequence[str], where: str = "") -> None:
+    """Refuse tracks that there are not, and one that is named twice; `where` begins the message.
+
+    Raises
+    ------
+    SubmissionError
+        If there is such a track.
+
+    Examples
+    --------
+    >>> check_tracks(["cpu", "h100"])
+    """
+    for track in tracks:
+        if track not in TRACKS:
+            hint = did_you_mean(track, TRACKS)
+            raise SubmissionError(f"{where}track must be one of {', '.join(TRACKS)}, got {track!r}{hint}")
+    if len(set(tracks)) < len(tracks):
+        raise SubmissionError(f"{where}track names each machine once, got {', '.join(tracks)}")

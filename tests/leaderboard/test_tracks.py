@@ -165,6 +165,30 @@ def test_results_of_a_track_that_was_never_entered_are_refused(tmp_path):
     assert any("on track h100, the entry is for suite v1 on cpu" in reason for reason in reasons)
 
 
+@pytest.mark.parametrize(
+    ("tracks", "told"),
+    [
+        (["gpu"], "track must be one of cpu, a100, h100, got 'gpu'"),
+        (["cpu", ""], "track must be one of cpu, a100, h100, got ''"),
+        (["h100", "h100"], "track names each machine once, got h100, h100"),
+    ],
+)
+def test_tracks_that_there_are_not_or_twice_are_refused_in_words_of_the_command(
+    tmp_path, monkeypatch, capsys, tracks, told
+):
+    monkeypatch.chdir(tmp_path)
+    enter(tmp_path / "leaderboard", "mine")
+    words = [word for track in tracks for word in ("--track", track)]
+    assert main(["submit", str(ROOT / "policies" / "fixed_budget.py"), "--name", "new", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"pacer-gym: {told}")
+    for command in (["score", "--submission", "mine", "--quick"], ["verify", "mine"]):
+        if len(set(tracks)) == len(tracks):
+            assert main([*command, "--track", tracks[-1]]) == 2
+            # Nobody is sent to add a track that there is not.
+            assert capsys.readouterr().err.startswith(f"pacer-gym: {told}")
+    assert [path.name for path in (tmp_path / "leaderboard" / "submissions").iterdir()] == ["mine"]
+
+
 @pytest.mark.slow
 def test_an_entry_is_made_scored_and_verified_on_two_tracks(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
