@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pacer_gym.leaderboard.lockdown import die_with_parent
+from pacer_gym.leaderboard.lockdown import adopt_orphans, die_with_parent, end_children
 
 # Commands that load or run a policy in their own process.
 _GUARDED = {"run", "watch", "capacity", "compare", "score", "submit"}
@@ -45,6 +45,7 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
     parent = os.getpid()
     (told, tell), (begun, begin) = os.pipe(), os.pipe()
     ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    adopt_orphans()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ending | {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
@@ -74,6 +75,7 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
         return guarded(words, command, complain)
     if ended_itself and status >= 0:
         return status
+    end_children()  # workers that the child had no time to end
     return _tell(status, complain)
 
 

@@ -12,7 +12,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 IN_FORCE = "in force"
@@ -22,6 +24,7 @@ FENCES = ("process", "limits", "landlock", "seccomp")
 """Names of the fences in a report."""
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _LINUX_ONLY = "missing: only Linux has it"
 _EXTRA = 'pip install "pacer-gym[verify]"'
 
@@ -126,6 +129,23 @@ def die_with_parent(parent: int) -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Ask the system to make processes that a child leaves behind children of this one; on Linux alone."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_children() -> None:
+    """End all processes whose parent this is, but those that ignore SIGTERM, to clear up and then end."""
+    try:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    except OSError:  # another system than Linux, or one that does not tell
+        return
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGTERM)
 
 
 def lock_down(readable: Sequence[str], limits: Limits) -> dict[str, str]:

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,33 @@ def test_streams_that_are_closed_matter_to_no_command(tmp_path, closed, words):
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert (tmp_path / "new" / "record.json").is_file() == (words[0] == "run")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans go to nobody in particular here")
+def test_workers_do_not_outlive_a_search_that_is_ended(tmp_path):
+    told = "open(f'worker-{os.getpid()}', 'w').close()"
+    write(tmp_path, first="import time", decide=f"{told}; time.sleep(0.5)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pacer_gym", "capacity", "mine.py", *SEARCH, "--jobs", "2"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while len(workers := list(tmp_path.glob("worker-*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(timeout=60) == -signal.SIGTERM
+    until_s = time.monotonic() + 20.0  # of the minutes that they would serve on
+    while any(is_alive(int(worker.name.partition("-")[2])) for worker in workers):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        told = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return told.rpartition(")")[2].split()[0] != "Z"
