@@ -54,7 +54,6 @@ def test_steps_that_are_no_whole_number(tmp_path, module, steps):
     found = command(module, "--out", tmp_path / "new", "--steps", steps)
     assert found.exit_code == 2
     assert "Invalid value for '--steps'" in found.stderr
-    assert steps in found.stderr
     assert "Traceback" not in found.stderr
     assert not (tmp_path / "new").exists()
 
