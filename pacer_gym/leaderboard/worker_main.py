@@ -27,6 +27,7 @@ from pacer_gym.workloads.scenarios import Scenario, load_scenario
 
 # A message is one line in a terminal, whatever an exception has to say.
 _LONGEST_MESSAGE = 300
+_OWN_PID = os.getpid()
 
 
 def main() -> None:
@@ -127,6 +128,8 @@ def _told(error: BaseException) -> str:
 
 
 def _answer(answers: TextIO, **message: object) -> None:
+    if os.getpid() != _OWN_PID:
+        os._exit(0)  # a copy, made behind Python's back: it must neither answer nor take the next request
     answers.write(json.dumps(message) + "\n")
     answers.flush()
 
