@@ -159,7 +159,7 @@ def test_what_a_live_engine_cannot_do_is_refused_before_it_serves(server, change
 
 def test_a_closed_loop_is_refused_before_it_serves(server):
     with pytest.raises(ValueError, match="runs in the simulator only"):
-        run_live(server, "fixed_budget", pg.Workload.closed_loop(2, 10, 10, requests=5))
+        run_live(server, "fixed_budget", pg.Workload.closed_loop(2, 10, 10, requests=5).with_slo(GENEROUS))
 
 
 def test_a_policy_that_looks_behind_the_view_is_refused(server):

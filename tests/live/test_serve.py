@@ -149,15 +149,18 @@ def test_what_the_policy_did_stands_beside_vllms_own_metrics(server):
 
 
 def test_a_client_that_goes_away_is_dropped_and_the_engine_goes_on(server):
-    before = server.metrics()
-    link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=SOON_S)
-    headers = {"Content-Type": "application/json"}
-    link.request("POST", "/v1/completions", completion(4000, stream=True), headers)
-    assert link.getresponse().read(1)
-    link.close()
-
-    after = wait_for(server.metrics, is_idle)
-    assert after["vllm:generation_tokens_total"] - before["vllm:generation_tokens_total"] < 4000
+    # On a busy machine the engine may be done before the server gets to see that nobody listens.
+    generated = []
+    while not generated or (generated[-1] == 4000 and len(generated) < 5):
+        before = server.metrics()
+        link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=SOON_S)
+        headers = {"Content-Type": "application/json"}
+        link.request("POST", "/v1/completions", completion(4000, stream=True), headers)
+        assert link.getresponse().read(1)
+        link.close()
+        after = wait_for(server.metrics, is_idle)
+        generated.append(after["vllm:generation_tokens_total"] - before["vllm:generation_tokens_total"])
+    assert generated[-1] < 4000
     assert complete(server.url, 5) == 5
     assert server.metrics()["pacer_gym_fallbacks_total"] == 0
 
