@@ -223,7 +223,7 @@ def _result(name: str, get: Callable[[Any], list[CellOutcome]], task: Any) -> li
     """What a task returned; one that the cluster has lost for good ends the score, and what is kept stays."""
     try:
         return get(task)
-    except Exception as error:
+    except Exception as error:  # the task's or the cluster's, which share no base
         # ray's own error wraps what the task raised.
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, PacerError):
