@@ -82,11 +82,11 @@ def kernel_cache() -> Path:
 
 
 def sources_digest(folder: Path) -> str:
-    """Digest of all Python files below `folder` that hold a kernel: their names and content."""
+    """Digest of all Python files below `folder` that hold a kernel, or a part of one: names and content."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()
-        if b"njit" in source:
+        if b"njit" in source or b"intrinsic" in source:
             digest.update(f"{path.relative_to(folder).as_posix()}\0{len(source)}\0".encode())
             digest.update(source)
     return digest.hexdigest()[:16]

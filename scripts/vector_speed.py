@@ -7,8 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 LANES = 256
-# Lanes, rate in requests/s, threads.  Handing half of the lanes to another thread takes as long as stepping
-# a hundred of them, so that threads pay with many.
+# Lanes, rate in requests/s, threads.
 MEASURED = (
     (LANES, 5.0, 1),
     (LANES, 5.0, 2),

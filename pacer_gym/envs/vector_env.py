@@ -1,7 +1,6 @@
 """Many `PacerServe-v0` at once: all lanes in one compiled call a step."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from gymnasium.vector.utils import batch_space
 from pacer_gym.engine.view import EngineView
 from pacer_gym.envs import spaces
 from pacer_gym.envs.actions import ActionReader
+from pacer_gym.envs.crew import Crew
 from pacer_gym.envs.episode import EpisodeSource
 from pacer_gym.envs.lane_pool import LanePool
 from pacer_gym.envs.vector_args import autoreset, count, lane_seeds, reset_mask
 from pacer_gym.envs.vector_infos import batch_infos, episode_stats_info
-from pacer_gym.envs.vector_kernels import act_lanes_flat
 from pacer_gym.workloads.workload import Workload
 
 
@@ -34,7 +33,8 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
     autoreset_mode : AutoresetMode or {"NextStep", "SameStep", "Disabled"}, default="NextStep"
         When a lane whose episode is over begins the next, as Gymnasium defines it.
     num_threads : int, default=1
-        Threads that share the lanes; results do not depend on it.
+        Threads that share the lanes, the caller's included; results do not depend on it.  They stay
+        awake for some tenths of a millisecond after a step, so more of them than processors cost time.
     copy : bool, default=True
         Return observations that stay as they are, not the buffer that the next step overwrites.
     episode_stats : bool, default=False
@@ -78,7 +78,7 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         **episodes: Any,
     ) -> None:
         self.num_envs = count("num_envs", num_envs)
-        self._num_threads = min(count("num_threads", num_threads), num_envs)
+        num_threads = min(count("num_threads", num_threads), num_envs)
         self._mode = autoreset(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
         if render_mode is not None:
@@ -105,7 +105,7 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
         self._over = np.ones(num_envs, np.bool_)  # no step is possible
         self._ended = np.zeros(num_envs, np.bool_)  # by a step, so that the next begins another
         self._any_over = True
-        self._executor = ThreadPoolExecutor(self._num_threads - 1) if self._num_threads > 1 else None
+        self._crew = Crew(num_envs, num_threads, self._reader)
 
     def reset(
         self,
@@ -232,23 +232,14 @@ class PacerServeVectorEnv(VectorEnv[np.ndarray, Any, np.ndarray]):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the threads."""
-        executor = getattr(self, "_executor", None)  # there is none if the constructor failed
-        if executor is not None:
-            executor.shutdown()
+        crew = getattr(self, "_crew", None)  # there is none if the constructor failed
+        if crew is not None:
+            crew.leave()
 
     def _act(self, stepped: np.ndarray | None) -> None:
-        """Step the lanes of `stepped`, or all, in as many parts as there are threads."""
-        tokens, kinds = self._reader.prefill_tokens, self._reader.order_kind
+        """Step the lanes of `stepped`, or all."""
         for lanes, arrays in self._pool.groups:
-            chosen = lanes if stepped is None else lanes[stepped[lanes]]
-            if self._executor is None or chosen.size < 2:
-                act_lanes_flat(chosen, tokens, kinds, *arrays)
-                continue
-            first, *others = np.array_split(chosen, self._num_threads)
-            waiting = [self._executor.submit(act_lanes_flat, part, tokens, kinds, *arrays) for part in others]
-            act_lanes_flat(first, tokens, kinds, *arrays)
-            for part in waiting:
-                part.result()
+            self._crew.act(lanes if stepped is None else lanes[stepped[lanes]], arrays)
 
     def _renewing(self) -> np.ndarray:
         """Lanes to reset before the others step; at least one lane's episode is over."""

@@ -51,7 +51,7 @@ def batch_infos(
     told_or_all = everyone if told is None else told.copy()
     infos: dict[str, Any] = {}
     if action != "continuous":
-        masks = (MASKS if action == "budget" else _MASK_PAIRS)[i8[MASK]]
+        masks = (MASKS if action == "budget" else _MASK_PAIRS).take(i8[MASK], axis=0)
         if told is not None:
             masks[~told] = 0 if action == "budget" else None
         infos["action_mask"], infos["_action_mask"] = masks, told_or_all
