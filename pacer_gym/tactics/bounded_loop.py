@@ -74,13 +74,13 @@ class BoundedLoop:
         )
         self._sums = np.empty((4, spec.limits.max_batched_tokens + 1), np.int64)
         self._features = np.empty(7)
-        self._orders, self._times_s = np.empty((9, 0), np.int64), np.empty((10, 0))
+        self._orders, self._times_s = np.empty((10, 0), np.int64), np.empty((10, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
         most = arrays[1].shape[2]
         if self._orders.shape[1] != most:
-            self._orders, self._times_s = np.empty((9, most), np.int64), np.empty((10, most))
+            self._orders, self._times_s = np.empty((10, most), np.int64), np.empty((10, most))
         bound, state = self._bound, (self._f8, self._i8)
         steps, step_s_sum = bounded_flat(
             stop_s, step_s_sum, *state, *bound.window_arrays, *self._fit, self._sums, self._features,
@@ -116,9 +116,9 @@ def bounded_flat(
         order, scratch = orders[0, :n], orders[1, :n]
         if n > 0:
             decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
-            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:, :n]
+            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:9, :n]
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
-            tokens, worth = pack_step(
+            tokens, worth, order_len = pack_step(
                 order,
                 scratch,
                 times_s[0],
@@ -148,9 +148,11 @@ def bounded_flat(
                 LEAST_BLOCKS * row.block_tokens,
                 f8[_TPOT_SLO_S],
                 f8[_BANK_SLACK],
+                orders[9],
+                row.num_prefilling,
             )
             i8[_CHUNK_TOKENS] = max(worth, row.block_tokens)
-            step_lane(t, truth, 0, tokens, order, n)
+            step_lane(t, truth, 0, tokens, order, order_len)
         else:
             step_lane(t, truth, 0, 0, order, -1)
         step_s_sum += row.step_s

@@ -22,7 +22,8 @@ from pacer_gym.engine.state import (
 )
 from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineSpec
-from pacer_gym.tactics.kernels import prefill_pace_s, prompt_due_s, write_moore_hodgson, write_sorted
+from pacer_gym.tactics.first_served import write_first, write_moore_hodgson_first
+from pacer_gym.tactics.kernels import prefill_pace_s, prompt_due_s
 
 ORDERS = ("arrival", "deadline", "shortest", "laxity")
 """Orders that a loop can serve prompts in: the engine's own, and those of `pacer_gym.tactics.ordering`."""
@@ -82,13 +83,13 @@ class BudgetLoop:
         )
         costs_s = np.zeros(7) if spec.coefficients is None else np.array(spec.coefficients, np.float64)
         self._fit = (costs_s, spec.batch_buckets, np.empty(7))
-        self._orders, self._times_s = np.empty((2, 0), np.int64), np.empty((2, 0))
+        self._orders, self._times_s = np.empty((3, 0), np.int64), np.empty((2, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
         num_requests = arrays[1].shape[2]
         if self._orders.shape[1] != num_requests:
-            self._orders, self._times_s = np.empty((2, num_requests), np.int64), np.empty((2, num_requests))
+            self._orders, self._times_s = np.empty((3, num_requests), np.int64), np.empty((2, num_requests))
         if self._draw is not None:
             further = self._draw(MOST_STEPS - self._budgets.size)
             self._budgets = np.concatenate((self._budgets, further))
@@ -136,7 +137,6 @@ def budget_flat(
         order_len = -1
         # Without room nobody is served, and with one prompt there is nothing to order.
         if order_kind != _ARRIVAL and room > 0 and n >= 2:
-            order_len = n
             pace_s = 0.0
             if order_kind != _SHORTEST:
                 kv_tokens = row.num_decodes
@@ -152,7 +152,9 @@ def budget_flat(
                     batch_buckets,
                     features,
                 )
-            _write_order(t, order_kind, pace_s, order, scratch, times_s[0], times_s[1])
+            order_len = _write_order(
+                t, order_kind, pace_s, room, order, scratch, orders[2], times_s[0], times_s[1]
+            )
         tpot_s = _tightest_tpot_s(t, usual_tpot_s) if increase_tokens > 0 else np.inf
         step_lane(t, truth, 0, room, order, order_len)
         if increase_tokens > 0:
@@ -203,20 +205,22 @@ def _write_order(
     t: Tables,
     order_kind: int,
     pace_s: float,
+    room: int,
     order: np.ndarray,
     scratch: np.ndarray,
+    left_tokens: np.ndarray,
     due_s: np.ndarray,
     key: np.ndarray,
-) -> None:
-    """Order the prompts by what each has left, at a pace, and by when it is due."""
-    f8, i8 = t.request_f8[:, 0], t.request_i8[:, 0]
+) -> int:
+    """Order the prompts by what each has left, at a pace, and by when it is due, as far as a step reaches."""
+    f8, i8, row = t.request_f8[:, 0], t.request_i8[:, 0], t.lanes[0]
     for k in range(order.shape[0]):
         request = t.prompt_ids[0, 0, k]
-        left = i8[TARGET_TOKENS, request] - i8[COMPUTED_TOKENS, request]
+        left_tokens[k] = i8[TARGET_TOKENS, request] - i8[COMPUTED_TOKENS, request]
         if order_kind == _SHORTEST:
-            key[k] = left
+            key[k] = left_tokens[k]
             continue
-        key[k] = left * pace_s
+        key[k] = left_tokens[k] * pace_s
         due_s[k] = prompt_due_s(
             f8[ARRIVAL_S, request],
             f8[TTFT_SLO_S, request],
@@ -226,7 +230,9 @@ def _write_order(
         )
         if order_kind == _LAXITY:
             key[k] = due_s[k] - key[k]
+    enough_tokens = max(room, row.block_tokens)
     if order_kind == _DEADLINE:
-        write_moore_hodgson(order, scratch, due_s, key, t.lanes[0].now_s)
-    else:
-        write_sorted(order, scratch, key)
+        return write_moore_hodgson_first(
+            order, scratch, due_s, key, row.now_s, left_tokens, enough_tokens, row.num_prefilling
+        )
+    return write_first(order, scratch, key, left_tokens, enough_tokens, row.num_prefilling)

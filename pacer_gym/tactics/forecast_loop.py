@@ -81,7 +81,7 @@ class ForecastLoop:
         self._make_room(0)
 
     def _make_room(self, num_requests: int) -> None:
-        self._i8, self._f8 = np.empty((12, num_requests), np.int64), np.empty((11, num_requests))
+        self._i8, self._f8 = np.empty((13, num_requests), np.int64), np.empty((11, num_requests))
         # No decision has the number -2, which even the first does not follow.
         self._remembered = np.full((2, num_requests), -2, np.int64)
 
@@ -133,7 +133,7 @@ def forecast_flat(
         n = row.num_prompts
         order, order_len, tokens = i8[0, :n], -1, 0
         if n > 0:
-            due_s, prompt_f8, prompt_i8 = f8[0, :n], f8[7:, :n], i8[8:, :n]
+            due_s, prompt_f8, prompt_i8 = f8[0, :n], f8[7:, :n], i8[8:12, :n]
             decode_f8, decode_i8 = f8[3:7, : row.num_decodes], i8[5:8, : row.num_decodes]
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
             write_due(
@@ -144,22 +144,21 @@ def forecast_flat(
                 prompt_i8[PROMPT_OUTPUT_TOKENS],
                 prompt_f8[VIEW_TPOT_SLO_S],
             )
-            batch = Batch(row.now_s, decode_f8, decode_i8, prompt_f8, prompt_i8, due_s)
-            work = Work(order, i8[1, :n], i8[2, :n], f8[1, :n], f8[2])
+            batch = Batch(row.now_s, decode_f8, decode_i8, prompt_f8, prompt_i8, due_s, row.num_prefilling)
+            work = Work(order, i8[1, :n], i8[2, :n], i8[12, :n], f8[1, :n], f8[2])
             at = decided + steps
             if rule == _FAIR_BATCHING:
-                tokens = fair_batching(batch, forecast, work, from_arrival)
+                tokens, order_len = fair_batching(batch, forecast, work, from_arrival)
             elif rule == _QOSERVE:
                 pace_s = pace[_SEEN_S] / pace[_SEEN_TOKENS] if pace[_SEEN_TOKENS] != 0.0 else 0.0
-                tokens = qoserve(
+                tokens, order_len = qoserve(
                     batch, forecast, work, from_arrival, least_tokens, token_weight_s, pace_s,
                     remembered[0], at,
                 )  # fmt: skip
             elif rule == _SLOS_SERVE:
-                tokens = slos_serve(batch, forecast, work, i8[3, :n], i8[4, :n], remembered, at)
+                tokens, order_len = slos_serve(batch, forecast, work, i8[3, :n], i8[4, :n], remembered, at)
             else:
-                tokens = sola(batch, forecast, work)
-            order_len = n
+                tokens, order_len = sola(batch, forecast, work)
         step_lane(t, truth, 0, tokens, order, order_len)
         if row.step_prefill_tokens > 0:
             pace[_SEEN_S] = keep * pace[_SEEN_S] + row.step_s

@@ -97,6 +97,18 @@ def write_moore_hodgson(
         When the machine starts on the first.
     """
     write_sorted(order, scratch, deadline_s)
+    on_time = moore_hodgson_of_sorted(order, scratch, deadline_s, process_s, now_s)
+    sort_by(order[on_time:], scratch, process_s)
+
+
+@njit(cache=True)
+def moore_hodgson_of_sorted(
+    order: np.ndarray, scratch: np.ndarray, deadline_s: np.ndarray, process_s: np.ndarray, now_s: float
+) -> int:
+    """Bring the jobs that can be on time to the front of an order by deadline; return how many they are.
+
+    Both they and the late ones stay in that order.  Arguments as `write_moore_hodgson` takes them.
+    """
     # `scratch` becomes a heap of places in `order`, longest job on top.  A job put off is marked
     # by the complement of its index, which is negative.
     size = 0
@@ -128,7 +140,7 @@ def write_moore_hodgson(
             late += 1
     for k in range(late):
         order[on_time + k] = scratch[k]
-    _sort(order[on_time:], scratch, process_s)
+    return on_time
 
 
 @njit(cache=True)
@@ -144,7 +156,7 @@ def write_sorted(order: np.ndarray, scratch: np.ndarray, key: np.ndarray) -> Non
     """
     for k in range(order.shape[0]):
         order[k] = k
-    _sort(order, scratch, key)
+    sort_by(order, scratch, key)
 
 
 @njit(cache=True)
@@ -173,7 +185,7 @@ def write_sorted_behind(order: np.ndarray, scratch: np.ndarray, key: np.ndarray,
 
 
 @njit(cache=True)
-def _sort(order: np.ndarray, scratch: np.ndarray, key: np.ndarray) -> None:
+def sort_by(order: np.ndarray, scratch: np.ndarray, key: np.ndarray) -> None:
     """Merge sort of `order` by key, stable; linear where it is sorted already."""
     # Numba's own argsort allocates.  Queues come nearly sorted, by arrival, so merges are mostly skipped.
     n = order.shape[0]

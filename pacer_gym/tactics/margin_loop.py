@@ -71,13 +71,13 @@ def margin_flat(
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
-        order, tokens = orders[0, :n], 0
+        order, order_len, tokens = orders[0, :n], -1, 0
         if n > 0:
             decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
             prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:9, :n]
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
-            tokens = pack_with_margin(
-                f8, i8, memory, coefficients, batch_buckets, room, order,
+            tokens, order_len = _pack(
+                orders[9], row.num_prefilling, f8, i8, memory, coefficients, batch_buckets, room, order,
                 orders[1, :n], times_s[0], times_s[1], row.now_s, row.free_blocks,
                 decode_i8[DECODE_CONTEXT_TOKENS], decode_i8[DECODE_OUTPUT_TOKENS],
                 decode_f8[VIEW_FIRST_TOKEN_S], decode_f8[VIEW_TPOT_SLO_S],
@@ -85,7 +85,7 @@ def margin_flat(
                 prompt_i8[PROMPT_COMPUTED_TOKENS], prompt_i8[PROMPT_OUTPUT_TOKENS],
                 prompt_f8[VIEW_FIRST_TOKEN_S], prompt_f8[VIEW_TTFT_SLO_S], prompt_f8[VIEW_TPOT_SLO_S],
             )  # fmt: skip
-        step_lane(t, truth, 0, tokens, order, n if n > 0 else -1)
+        step_lane(t, truth, 0, tokens, order, order_len)
         step_s_sum += row.step_s
         steps += 1
         learn_step(
@@ -106,6 +106,25 @@ def pack_with_margin(
     prompt_tpot_slo_s: np.ndarray,
 ) -> int:  # fmt: skip
     """Write the order of the prompts; return the budget."""
+    return _pack(
+        scratch, -1, f8, i8, memory, coefficients, batch_buckets, room, order, scratch, due_s, process_s,
+        now_s, free_blocks, decode_context_tokens, decode_output_tokens, decode_first_token_s,
+        decode_tpot_slo_s, prompt_ids, prompt_arrival_s, prompt_tokens, prompt_computed_tokens,
+        prompt_output_tokens, prompt_first_token_s, prompt_ttft_slo_s, prompt_tpot_slo_s,
+    )[0]  # fmt: skip
+
+
+@njit(cache=True)
+def _pack(
+    left_tokens: np.ndarray, num_prefilling: int, f8: np.ndarray, i8: np.ndarray, memory: np.ndarray,
+    coefficients: np.ndarray, batch_buckets: np.ndarray, room: tuple, order: np.ndarray, scratch: np.ndarray,
+    due_s: np.ndarray, process_s: np.ndarray, now_s: float, free_blocks: int,
+    decode_context_tokens: np.ndarray, decode_output_tokens: np.ndarray, decode_first_token_s: np.ndarray,
+    decode_tpot_slo_s: np.ndarray, prompt_ids: np.ndarray, prompt_arrival_s: np.ndarray,
+    prompt_tokens: np.ndarray, prompt_computed_tokens: np.ndarray, prompt_output_tokens: np.ndarray,
+    prompt_first_token_s: np.ndarray, prompt_ttft_slo_s: np.ndarray, prompt_tpot_slo_s: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
+    """Write the order of the prompts, as `pack_step` does; return the budget and the order's length."""
     _, _, w0, b0, w1, b1, w2, b2, x, h0, h1, y, sums, features = room
     observe_view(
         x, memory, features, coefficients, batch_buckets, now_s, free_blocks, decode_context_tokens,
@@ -120,18 +139,19 @@ def pack_with_margin(
     slower = min(max(1.0 + y[3], 0.25), 4.0)
     decodes = decode_context_tokens.shape[0]
     # A bound that is this much lower is a target that is this much higher.
-    tokens, worth = pack_step(
+    tokens, worth, order_len = pack_step(
         order, scratch, due_s, process_s, sums, features, now_s, decode_context_tokens,
         decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, prompt_arrival_s, prompt_tokens,
         prompt_computed_tokens, prompt_output_tokens, prompt_first_token_s, prompt_ttft_slo_s,
         prompt_tpot_slo_s, coefficients, i8[_FLOP_PER_PAIR], i8[_KV_BYTES_PER_TOKEN], batch_buckets,
         f8[_RATIO] / overdraft, f8[_TYPICAL] / overdraft, max(0, i8[_MAX_BATCHED] - decodes),
-        i8[_CHUNK_TOKENS], LEAST_BLOCKS * i8[_BLOCK_TOKENS], f8[_TPOT_SLO_S], bank_slack,
+        i8[_CHUNK_TOKENS], LEAST_BLOCKS * i8[_BLOCK_TOKENS], f8[_TPOT_SLO_S], bank_slack, left_tokens,
+        num_prefilling,
     )  # fmt: skip
     i8[_CHUNK_TOKENS] = max(worth, i8[_BLOCK_TOKENS])
     if late_share < 1.0 and decodes > 0:
         on_time, end_s = 0, now_s
-        for k in range(order.shape[0]):
+        for k in range(order_len):
             job = order[k]
             end_s += process_s[job] * slower
             if end_s > due_s[job]:
@@ -139,7 +159,7 @@ def pack_with_margin(
             on_time += prompt_tokens[job] - prompt_computed_tokens[job]
         if worth > on_time:
             tokens = on_time + int(late_share * (worth - on_time))
-    return tokens
+    return tokens, order_len
 
 
 @njit(cache=True)

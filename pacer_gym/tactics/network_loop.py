@@ -24,6 +24,7 @@ from pacer_gym.engine.gather import (
 from pacer_gym.engine.kernels import step_lane
 from pacer_gym.engine.state import Tables
 from pacer_gym.engine.timing import Truth
+from pacer_gym.tactics.first_served import write_moore_hodgson_first
 from pacer_gym.tactics.kernels import prefill_pace_s, write_due, write_moore_hodgson
 from pacer_gym.tactics.network import forward
 from pacer_gym.tactics.observation import observe_view, remember_step
@@ -44,13 +45,13 @@ class NetworkLoop:
 
     def __init__(self, state: tuple[Any, ...]) -> None:
         self._state = state
-        self._orders, self._times_s = np.empty((9, 0), np.int64), np.empty((10, 0))
+        self._orders, self._times_s = np.empty((10, 0), np.int64), np.empty((10, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
         most = arrays[1].shape[2]
         if self._orders.shape[1] != most:
-            self._orders, self._times_s = np.empty((9, most), np.int64), np.empty((10, most))
+            self._orders, self._times_s = np.empty((10, most), np.int64), np.empty((10, most))
         return network_flat(stop_s, step_s_sum, *self._state, self._orders, self._times_s, *arrays)
 
 
@@ -66,21 +67,29 @@ def network_flat(
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
-        order, tokens = orders[0, :n], 0
+        order, order_len, tokens = orders[0, :n], -1, 0
         if n > 0:
             decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
-            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:, :n]
+            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:9, :n]
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
-            tokens = choose_budget(
-                block_tokens, model, memory, coefficients, batch_buckets, room, order,
-                orders[1, :n], times_s[0], times_s[1], row.now_s, row.free_blocks,
+            tokens = _choose(
+                block_tokens, model, memory, coefficients, batch_buckets, room, times_s[0], times_s[1],
+                row.now_s, row.free_blocks,
                 decode_i8[DECODE_CONTEXT_TOKENS], decode_i8[DECODE_OUTPUT_TOKENS],
                 decode_f8[VIEW_FIRST_TOKEN_S], decode_f8[VIEW_TPOT_SLO_S],
                 prompt_i8[PROMPT_ID], prompt_f8[VIEW_ARRIVAL_S], prompt_i8[PROMPT_TARGET_TOKENS],
                 prompt_i8[PROMPT_COMPUTED_TOKENS], prompt_i8[PROMPT_OUTPUT_TOKENS],
                 prompt_f8[VIEW_FIRST_TOKEN_S], prompt_f8[VIEW_TTFT_SLO_S], prompt_f8[VIEW_TPOT_SLO_S],
             )  # fmt: skip
-        step_lane(t, truth, 0, tokens, order, n if n > 1 else -1)
+            if n > 1:
+                left_tokens = orders[9]
+                for k in range(n):
+                    left_tokens[k] = prompt_i8[PROMPT_TARGET_TOKENS, k] - prompt_i8[PROMPT_COMPUTED_TOKENS, k]
+                order_len = write_moore_hodgson_first(
+                    order, orders[1, :n], times_s[0], times_s[1], row.now_s, left_tokens,
+                    max(tokens, block_tokens), row.num_prefilling,
+                )  # fmt: skip
+        step_lane(t, truth, 0, tokens, order, order_len)
         step_s_sum += row.step_s
         steps += 1
         remember_step(
@@ -101,6 +110,28 @@ def choose_budget(
     prompt_ttft_slo_s: np.ndarray, prompt_tpot_slo_s: np.ndarray,
 ) -> int:  # fmt: skip
     """Write the order of the prompts; return the budget."""
+    tokens = _choose(
+        block_tokens, model, memory, coefficients, batch_buckets, room, due_s, process_s, now_s, free_blocks,
+        decode_context_tokens, decode_output_tokens, decode_first_token_s, decode_tpot_slo_s, prompt_ids,
+        prompt_arrival_s, prompt_tokens, prompt_computed_tokens, prompt_output_tokens, prompt_first_token_s,
+        prompt_ttft_slo_s, prompt_tpot_slo_s,
+    )  # fmt: skip
+    if order.shape[0] > 1:
+        write_moore_hodgson(order, scratch, due_s, process_s, now_s)
+    return tokens
+
+
+@njit(cache=True)
+def _choose(
+    block_tokens: int, model: tuple, memory: np.ndarray, coefficients: np.ndarray,
+    batch_buckets: np.ndarray, room: tuple, due_s: np.ndarray, process_s: np.ndarray, now_s: float,
+    free_blocks: int, decode_context_tokens: np.ndarray, decode_output_tokens: np.ndarray,
+    decode_first_token_s: np.ndarray, decode_tpot_slo_s: np.ndarray, prompt_ids: np.ndarray,
+    prompt_arrival_s: np.ndarray, prompt_tokens: np.ndarray, prompt_computed_tokens: np.ndarray,
+    prompt_output_tokens: np.ndarray, prompt_first_token_s: np.ndarray, prompt_ttft_slo_s: np.ndarray,
+    prompt_tpot_slo_s: np.ndarray,
+) -> int:  # fmt: skip
+    """Write when the prompts are due and how long they take, if there are two or more; return the budget."""
     w0, b0, w1, b1, w2, b2, x, h0, h1, y, features = room
     left = observe_view(
         x, memory, features, coefficients, batch_buckets, now_s, free_blocks, decode_context_tokens,
@@ -109,7 +140,7 @@ def choose_budget(
         prompt_ttft_slo_s, prompt_tpot_slo_s,
     )  # fmt: skip
     forward(x, w0, b0, w1, b1, w2, b2, h0, h1, y)
-    n, decodes = order.shape[0], decode_context_tokens.shape[0]
+    n, decodes = prompt_ids.shape[0], decode_context_tokens.shape[0]
     best = -1
     for k in range(y.shape[0]):
         # For a network that was trained with masks, those of the environment: budgets beyond the smallest
@@ -134,5 +165,4 @@ def choose_budget(
         due_s[:n], prompt_arrival_s, prompt_ttft_slo_s, prompt_first_token_s, prompt_output_tokens,
         prompt_tpot_slo_s,
     )  # fmt: skip
-    write_moore_hodgson(order, scratch, due_s, process_s, now_s)
     return tokens

@@ -9,6 +9,7 @@ One cannot be had: how much of the run is over, which is 0 as in an environment 
 import numpy as np
 
 from pacer_gym.compiled import njit
+from pacer_gym.engine.kernels import EARLY
 from pacer_gym.engine.view import EngineSpec, EngineView, StepOutcome
 from pacer_gym.latency.features import linear_step_s, write_features
 from pacer_gym.tactics.kernels import prompt_due_s
@@ -160,17 +161,16 @@ def observe_view(
 ) -> int:
     """Write (24,) `out`; return the prompt tokens left to compute."""
     n, decodes = prompt_ids.shape[0], decode_context_tokens.shape[0]
-    last_id, new = memory[_LAST_ID] if memory[_BEGUN] != 0.0 else -1.0, 0
-    newest = last_id
-    left, urgent_left, late, prefilling = 0, 0, 0, 0
+    last_id = int(memory[_LAST_ID]) if memory[_BEGUN] != 0.0 else -1
+    new, newest, left, prefilling = 0, last_id, 0, 0
+    for k in range(n):  # sums alone, which become vector instructions
+        new += prompt_ids[k] > last_id
+        newest = max(newest, prompt_ids[k])
+        left += prompt_tokens[k] - prompt_computed_tokens[k]
+        prefilling += prompt_computed_tokens[k] > 0
+    urgent_left, late = 0, 0
     urgent_s, least_slack, longest_wait = np.inf, 1.0, 0.0
     for k in range(n):
-        if prompt_ids[k] > last_id:
-            new += 1
-            newest = max(newest, float(prompt_ids[k]))
-        tokens = prompt_tokens[k] - prompt_computed_tokens[k]
-        left += tokens
-        prefilling += prompt_computed_tokens[k] > 0
         target_s = prompt_ttft_slo_s[k]
         due_s = prompt_due_s(
             prompt_arrival_s[k], target_s, prompt_first_token_s[k], prompt_output_tokens[k],
@@ -179,10 +179,12 @@ def observe_view(
         if due_s < now_s:
             late += 1
         elif due_s < urgent_s:
-            urgent_s, urgent_left = due_s, tokens
+            urgent_s, urgent_left = due_s, prompt_tokens[k] - prompt_computed_tokens[k]
             least_slack = (due_s - now_s) / target_s
-        if prompt_output_tokens[k] == 0:
-            longest_wait = max(longest_wait, (now_s - prompt_arrival_s[k]) / target_s)
+        # Most waits are shorter than another's, which shows without a division.
+        waited_s = now_s - prompt_arrival_s[k]
+        if prompt_output_tokens[k] == 0 and waited_s >= longest_wait * target_s * EARLY:
+            longest_wait = max(longest_wait, waited_s / target_s)
     _pass_time(memory, now_s, new)
     memory[_LAST_ID] = newest
 

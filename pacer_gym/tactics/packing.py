@@ -10,6 +10,7 @@ from pacer_gym.compiled import njit
 from pacer_gym.engine.view import EngineSpec, EngineView, StepDecision
 from pacer_gym.tactics.budget import prefill_room
 from pacer_gym.tactics.chunk_search import NOTHING_FITS, largest_chunk
+from pacer_gym.tactics.first_served import write_moore_hodgson_first
 from pacer_gym.tactics.kernels import prefill_pace_s, write_due, write_moore_hodgson
 from pacer_gym.tactics.prompt_sums import END_TOKENS, StepPlan, write_prompt_sums
 
@@ -84,7 +85,7 @@ class Packer:
             self._scratch = np.empty(2 * n, np.int64)
             self._due_s, self._process_s = np.empty(2 * n), np.empty(2 * n)
         order = np.empty(n, np.int64)
-        tokens, worth = pack_step(
+        tokens, worth, _ = pack_step(
             order,
             self._scratch,
             self._due_s,
@@ -112,6 +113,8 @@ class Packer:
             LEAST_BLOCKS * self._block_tokens,
             self._tpot_slo_s,
             self._bank_slack,
+            self._scratch,
+            -1,
         )
         self._chunk_tokens = max(worth, self._block_tokens)
         return StepDecision(tokens, order)
@@ -148,12 +151,15 @@ def pack_step(
     least_tokens: int,
     idle_tpot_slo_s: float,
     bank_slack: float,
-) -> tuple[int, int]:
-    """Write the order of the prompts; return the budget, and what of it the prompts can use.
+    left_tokens: np.ndarray,
+    num_prefilling: int,
+) -> tuple[int, int, int]:
+    """Write the order of the prompts; return the budget, what of it they can use, and the order's length.
 
     `Packer` says what the arguments are; `chunk_tokens` is the chunk that prompts are
     reckoned to be served in, `most_tokens` the largest budget, and `least_tokens` the one for an
-    engine too slow for any target.
+    engine too slow for any target.  With `num_prefilling` below 0 the order is of all prompts, else as far
+    as a step reaches, with `left_tokens` as room to work in.
     """
     decodes = decode_context_tokens.shape[0]
     kv_tokens = decodes
@@ -185,10 +191,19 @@ def pack_step(
         remaining = prompt_tokens[k] - prompt_computed_tokens[k]
         process_s[k] = remaining * pace_s
         left += remaining
-    write_moore_hodgson(order, scratch[:n], due_s, process_s, now_s)
+        if num_prefilling >= 0:
+            left_tokens[k] = remaining
+    order_len = n
+    if num_prefilling < 0:
+        write_moore_hodgson(order, scratch[:n], due_s, process_s, now_s)
+    else:
+        order_len = write_moore_hodgson_first(
+            order, scratch[:n], due_s, process_s, now_s, left_tokens, max(most_tokens, least_tokens),
+            num_prefilling,
+        )  # fmt: skip
 
     most = min(most_tokens, left)
-    num_prompts = write_prompt_sums(sums, order, n, prompt_tokens, prompt_computed_tokens, most)
+    num_prompts = write_prompt_sums(sums, order, order_len, prompt_tokens, prompt_computed_tokens, most)
     plan = StepPlan(
         sums,
         num_prompts,
@@ -211,7 +226,7 @@ def pack_step(
     if decodes == 0 and num_prompts > 0:
         tokens = max(tokens, min(sums[END_TOKENS, 1], most))
     tokens = max(tokens, 0)
-    return tokens, min(tokens, left)
+    return tokens, min(tokens, left), order_len
 
 
 @njit(cache=True)

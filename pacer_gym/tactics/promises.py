@@ -41,8 +41,8 @@ def slos_serve(
     by_arrival: np.ndarray,
     remembered: np.ndarray,
     at: int,
-) -> int:
-    """Judge what is new, then serve what was promised first; return the prompt tokens of the step.
+) -> tuple[int, int]:
+    """Judge what is new, then serve what was promised first.
 
     `remembered` holds for each request the latest decisions that promised it and that judged it, of which
     the present one is number `at`; only those of the one before still count.
@@ -68,7 +68,7 @@ def slos_serve(
             work.order[count] = index
             count += 1
     limit_s = first_token_slack_s(batch) if decoding else due_s - batch.now_s
-    return forecast_chunk(batch, forecast, work.order, limit_s)
+    return forecast_chunk(batch, forecast, work.order, limit_s), work.order.shape[0]
 
 
 @njit(cache=True)

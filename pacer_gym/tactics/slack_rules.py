@@ -1,7 +1,7 @@
 """What FairBatching, SOLA and QoServe decide of a gathered batch, compiled.
 
 Their files in `policies` say what the rules are and where they come from.  What each returns is the
-prompt tokens of a step; the order it leaves in `work`.
+prompt tokens of a step, and the length of the order it leaves in `work`.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from pacer_gym.engine.gather import (
 )
 from pacer_gym.tactics.chunk_search import largest_chunk
 from pacer_gym.tactics.deadlines import token_slack_s
-from pacer_gym.tactics.kernels import write_sorted_behind
+from pacer_gym.tactics.first_served import write_behind_first
 from pacer_gym.tactics.prompt_sums import StepPlan, write_prompt_sums
 
 
@@ -35,6 +35,7 @@ class Batch(NamedTuple):
     prompt_f8: np.ndarray
     prompt_i8: np.ndarray
     due_s: np.ndarray
+    num_prefilling: int
 
 
 class Forecast(NamedTuple):
@@ -56,13 +57,14 @@ class Work(NamedTuple):
     order: np.ndarray
     scratch: np.ndarray
     flags: np.ndarray
+    left_tokens: np.ndarray
     key: np.ndarray
     start_s: np.ndarray
 
 
 @njit(cache=True)
 def forecast_chunk(batch: Batch, forecast: Forecast, order: np.ndarray, limit_s: float) -> int:
-    """`StepForecast.chunk_tokens` of a batch whose prompts are all in `order`."""
+    """`StepForecast.chunk_tokens` of a batch that is served in this order, which reaches as far as a step."""
     decodes = batch.decode_i8.shape[1]
     kv_tokens = decodes
     for k in range(decodes):
@@ -101,7 +103,7 @@ def first_token_slack_s(batch: Batch) -> float:
 
 
 @njit(cache=True)
-def fair_batching(batch: Batch, forecast: Forecast, work: Work, from_arrival: bool) -> int:
+def fair_batching(batch: Batch, forecast: Forecast, work: Work, from_arrival: bool) -> tuple[int, int]:
     """Fill the least slack."""
     decodes = batch.decode_i8.shape[1]
     if decodes == 0:
@@ -116,8 +118,8 @@ def fair_batching(batch: Batch, forecast: Forecast, work: Work, from_arrival: bo
         slack_s = _slack_s(batch, work)
     else:
         slack_s = first_token_slack_s(batch)
-    _write_late_last(batch, work)
-    return forecast_chunk(batch, forecast, work.order, slack_s)
+    order_len = _write_late_last(batch, forecast, work)
+    return forecast_chunk(batch, forecast, work.order[:order_len], slack_s), order_len
 
 
 @njit(cache=True)
@@ -131,7 +133,7 @@ def qoserve(
     pace_s: float,
     relegated_at: np.ndarray,
     at: int,
-) -> int:
+) -> tuple[int, int]:
     """Pick from the grid.
 
     `relegated_at` holds for each request the latest decision that found it relegated, of which the
@@ -141,13 +143,14 @@ def qoserve(
         request = batch.prompt_i8[PROMPT_ID, k]
         computed = batch.prompt_i8[PROMPT_COMPUTED_TOKENS, k]
         left = batch.prompt_i8[PROMPT_TARGET_TOKENS, k] - computed
+        work.left_tokens[k] = left
         is_new = computed == 0 and np.isnan(batch.prompt_f8[VIEW_FIRST_TOKEN_S, k])
         hopeless = is_new and batch.now_s + left * pace_s > batch.due_s[k]
         work.flags[k] = relegated_at[request] == at - 1 or hopeless
         if work.flags[k]:
             relegated_at[request] = at
         work.key[k] = batch.due_s[k] + token_weight_s * left
-    write_sorted_behind(work.order, work.scratch, work.key, work.flags)
+    order_len = _write_behind(batch, forecast, work, work.key)
 
     decodes = batch.decode_i8.shape[1]
     for k in range(decodes):
@@ -156,17 +159,17 @@ def qoserve(
             promised_s = batch.decode_f8[VIEW_ARRIVAL_S, k] + batch.decode_f8[VIEW_TTFT_SLO_S, k]
             start_s = max(promised_s, start_s) + batch.decode_f8[VIEW_TPOT_SLO_S, k]
         work.start_s[k] = start_s
-    fits = forecast_chunk(batch, forecast, work.order, _slack_s(batch, work))
+    fits = forecast_chunk(batch, forecast, work.order[:order_len], _slack_s(batch, work))
     steps = (fits + decodes) // least_tokens
     total = least_tokens * max(1, min(steps, 16) & ~1)
-    return max(0, min(total, forecast.max_batched_tokens) - decodes)
+    return max(0, min(total, forecast.max_batched_tokens) - decodes), order_len
 
 
 @njit(cache=True)
-def sola(batch: Batch, forecast: Forecast, work: Work) -> int:
+def sola(batch: Batch, forecast: Forecast, work: Work) -> tuple[int, int]:
     """Compare the targets, and serve the one that is worse off."""
-    _write_late_last(batch, work)
-    most = forecast_chunk(batch, forecast, work.order, first_token_slack_s(batch))
+    order_len = _write_late_last(batch, forecast, work)
+    most = forecast_chunk(batch, forecast, work.order[:order_len], first_token_slack_s(batch))
     ttft_share = 0.0
     for k in range(work.order.shape[0]):
         if np.isnan(batch.prompt_f8[VIEW_FIRST_TOKEN_S, k]):
@@ -179,17 +182,17 @@ def sola(batch: Batch, forecast: Forecast, work: Work) -> int:
         tpot_share = max(tpot_share, (batch.now_s - batch.decode_f8[VIEW_FIRST_TOKEN_S, k]) / gaps / target_s)
         step_s = min(step_s, target_s)
     if ttft_share >= tpot_share:
-        return most
+        return most, order_len
     # Those that are not late come first in the order, by deadline.
     rate, left = 0.0, 0
-    for place in range(work.order.shape[0]):
+    for place in range(order_len):
         k = work.order[place]
         if not batch.due_s[k] > batch.now_s:
             continue
         left += batch.prompt_i8[PROMPT_TARGET_TOKENS, k] - batch.prompt_i8[PROMPT_COMPUTED_TOKENS, k]
         rate = max(rate, left / (batch.due_s[k] - batch.now_s))
     least = min(most, forecast.block_tokens)
-    return int(min(max(rate * step_s, float(least)), float(most)))
+    return int(min(max(rate * step_s, float(least)), float(most))), order_len
 
 
 @njit(cache=True)
@@ -204,8 +207,24 @@ def _slack_s(batch: Batch, work: Work) -> float:
 
 
 @njit(cache=True)
-def _write_late_last(batch: Batch, work: Work) -> None:
-    """Order by deadline, late ones last."""
+def _write_late_last(batch: Batch, forecast: Forecast, work: Work) -> int:
+    """Order by deadline, late ones last, as far as a step reaches; return the order's length."""
     for k in range(work.order.shape[0]):
         work.flags[k] = batch.due_s[k] < batch.now_s
-    write_sorted_behind(work.order, work.scratch, batch.due_s, work.flags)
+        computed = batch.prompt_i8[PROMPT_COMPUTED_TOKENS, k]
+        work.left_tokens[k] = batch.prompt_i8[PROMPT_TARGET_TOKENS, k] - computed
+    return _write_behind(batch, forecast, work, batch.due_s)
+
+
+@njit(cache=True)
+def _write_behind(batch: Batch, forecast: Forecast, work: Work, key: np.ndarray) -> int:
+    """Order by a key, flagged ones last, as far as a step reaches; return the order's length."""
+    return write_behind_first(
+        work.order,
+        work.scratch,
+        key,
+        work.flags,
+        work.left_tokens,
+        max(forecast.max_batched_tokens, forecast.block_tokens),
+        batch.num_prefilling,
+    )
