@@ -1,7 +1,7 @@
 """The compiled engine: one step of a lane, and the loop over lanes.
 
-Rules 5 and 6 of `docs/engine.md`; `scheduling` holds rules 1 to 3 and `timing`
-rule 4.  Nothing here allocates, draws a random number or reads a clock, so one seed gives one
+Rules 5 and 6 of `docs/engine.md`; `scheduling` holds rules 1 to 3, `timing` rule 4 and
+`judging` the verdicts.  Nothing here allocates, draws a random number or reads a clock, so one seed gives one
 result on any machine.
 """
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pacer_gym.compiled import njit
+from pacer_gym.engine.judging import EARLY, judge, judge_prompts, tpot_is_lost
 from pacer_gym.engine.scheduling import blocks_for, schedule
 from pacer_gym.engine.state import (
     ADMISSION,
@@ -44,8 +45,6 @@ from pacer_gym.engine.state import (
     Tables,
 )
 from pacer_gym.engine.timing import Truth, step_time_s
-
-EARLY = 1.0 - 1e-14
 
 
 # Numba finds the types of plain arrays several microseconds sooner than those of named tuples, so
@@ -96,7 +95,7 @@ def step_lane(
     turned = _finish_chunks(t, lane)
     if turned or row.step_admitted > 0 or row.step_preempted > 0:
         _rebuild_prompts(t, lane)
-    _judge_prompts(t, lane)
+    judge_prompts(t, lane)
     receive_arrivals(t, lane)
 
 
@@ -123,14 +122,14 @@ def receive_arrivals(t: Tables, lane: int) -> None:
         if total > row.max_model_tokens or blocks_for(total, row.block_tokens) > row.num_blocks:
             t.request_i8[STAGE, lane, request] = REJECTED
             row.rejected += 1
-            _judge(t, lane, request, MISSED)
+            judge(t, lane, request, MISSED)
         else:
             t.request_i8[STAGE, lane, request] = WAITING
             t.prompt_ids[0, lane, row.num_prompts] = request
             row.num_prompts += 1
             # A step may outlast the target of a request that arrives in it.
             if row.now_s - arrival_s > t.request_f8[TTFT_SLO_S, lane, request]:
-                _judge(t, lane, request, MISSED)
+                judge(t, lane, request, MISSED)
 
 
 @njit(cache=True, inline=True)
@@ -147,8 +146,8 @@ def _finish_decodes(t: Tables, lane: int) -> None:
         if t.decode_i8[LEFT_TOKENS, lane, slot] == 0:
             _finish(t, lane, request, t.decode_i8[CONTEXT_TOKENS, lane, slot])
             continue
-        if row.now_s > t.latest_finish_s[lane, slot] and _tpot_is_lost(t, lane, request):
-            _judge(t, lane, request, MISSED)
+        if row.now_s > t.latest_finish_s[lane, slot] and tpot_is_lost(t, lane, request):
+            judge(t, lane, request, MISSED)
             t.latest_finish_s[lane, slot] = np.inf
         if kept < slot:
             for field in range(t.decode_i8.shape[0]):
@@ -186,11 +185,11 @@ def _finish_chunks(t: Tables, lane: int) -> bool:
         if t.request_i8[GENERATED_TOKENS, lane, request] == 0:
             t.request_f8[FIRST_TOKEN_S, lane, request] = row.now_s
             if row.now_s - t.request_f8[ARRIVAL_S, lane, request] > t.request_f8[TTFT_SLO_S, lane, request]:
-                _judge(t, lane, request, MISSED)
+                judge(t, lane, request, MISSED)
         else:
             _count_gap(t, lane, row.now_s - t.request_f8[LAST_TOKEN_S, lane, request], 1)
-            if _tpot_is_lost(t, lane, request):
-                _judge(t, lane, request, MISSED)
+            if tpot_is_lost(t, lane, request):
+                judge(t, lane, request, MISSED)
         t.request_i8[GENERATED_TOKENS, lane, request] += 1
         if t.request_i8[GENERATED_TOKENS, lane, request] == t.request_i8[OUTPUT_TOKENS, lane, request]:
             _finish(t, lane, request, t.request_i8[COMPUTED_TOKENS, lane, request])
@@ -233,49 +232,8 @@ def _finish(t: Tables, lane: int, request: int, held_tokens: int) -> None:
     row.num_running -= 1
     row.finished += 1
     row.step_finished += 1
-    lost = t.request_i8[OUTPUT_TOKENS, lane, request] > 1 and _tpot_is_lost(t, lane, request)
-    _judge(t, lane, request, MISSED if lost else MET)
-
-
-@njit(cache=True, inline=True)
-def _tpot_is_lost(t: Tables, lane: int, request: int) -> bool:
-    """Whether the mean time per token would miss even if all tokens came now.
-
-    The division is the one of the metric, so the verdict and the score agree to the last bit.
-    """
-    elapsed_s = t.lanes[lane].now_s - t.request_f8[FIRST_TOKEN_S, lane, request]
-    gaps = t.request_i8[OUTPUT_TOKENS, lane, request] - 1
-    return elapsed_s / gaps > t.request_f8[TPOT_SLO_S, lane, request]
-
-
-@njit(cache=True, inline=True)
-def _judge(t: Tables, lane: int, request: int, verdict: int) -> None:
-    """Settle a request's verdict, the first time only."""
-    row = t.lanes[lane]
-    if t.request_i8[VERDICT, lane, request] == OPEN:
-        t.request_i8[VERDICT, lane, request] = verdict
-        if verdict == MET:
-            row.met += 1
-        else:
-            row.missed += 1
-
-
-@njit(cache=True, inline=True)
-def _judge_prompts(t: Tables, lane: int) -> None:
-    """Miss every prompt whose first token, or next one, can no longer be in time."""
-    row = t.lanes[lane]
-    for k in range(row.num_prompts):
-        request = t.prompt_ids[0, lane, k]
-        if t.request_i8[VERDICT, lane, request] != OPEN:
-            continue
-        if t.request_i8[GENERATED_TOKENS, lane, request] > 0:
-            lost = _tpot_is_lost(t, lane, request)
-        else:
-            lost = (
-                row.now_s - t.request_f8[ARRIVAL_S, lane, request] > t.request_f8[TTFT_SLO_S, lane, request]
-            )
-        if lost:
-            _judge(t, lane, request, MISSED)
+    lost = t.request_i8[OUTPUT_TOKENS, lane, request] > 1 and tpot_is_lost(t, lane, request)
+    judge(t, lane, request, MISSED if lost else MET)
 
 
 @njit(cache=True)

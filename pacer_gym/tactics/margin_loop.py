@@ -68,13 +68,19 @@ def margin_flat(
     """Run the first lane of `(*tables, *truth)`; return the steps, and the sum with their times added."""
     t, truth = Tables(*arrays[:9]), Truth(*arrays[9:])
     row = t.lanes[0]
+    # Blocks of rows without gaps between them, which kernels read several times as fast as slices.
+    most = orders.shape[1]
+    flat_f8, flat_i8 = times_s.reshape(times_s.size), orders.reshape(orders.size)
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
         order, order_len, tokens = orders[0, :n], -1, 0
         if n > 0:
-            decode_f8, decode_i8 = times_s[2:6, : row.num_decodes], orders[2:5, : row.num_decodes]
-            prompt_f8, prompt_i8 = times_s[6:, :n], orders[5:9, :n]
+            decodes = row.num_decodes
+            decode_f8 = flat_f8[2 * most : 2 * most + 4 * decodes].reshape((4, decodes))
+            decode_i8 = flat_i8[2 * most : 2 * most + 3 * decodes].reshape((3, decodes))
+            prompt_f8 = flat_f8[6 * most : 6 * most + 4 * n].reshape((4, n))
+            prompt_i8 = flat_i8[5 * most : 5 * most + 4 * n].reshape((4, n))
             gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
             tokens, order_len = _pack(
                 orders[9], row.num_prefilling, f8, i8, memory, coefficients, batch_buckets, room, order,

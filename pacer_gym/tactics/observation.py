@@ -9,7 +9,7 @@ One cannot be had: how much of the run is over, which is 0 as in an environment 
 import numpy as np
 
 from pacer_gym.compiled import njit
-from pacer_gym.engine.kernels import EARLY
+from pacer_gym.engine.judging import EARLY
 from pacer_gym.engine.view import EngineSpec, EngineView, StepOutcome
 from pacer_gym.latency.features import linear_step_s, write_features
 from pacer_gym.tactics.kernels import prompt_due_s
