@@ -122,6 +122,14 @@ def gather(
     prompt_i8: np.ndarray,
 ) -> None:
     """Fill (4, n_decodes), (3, n_decodes), (4, n_prompts) and (4, n_prompts) blocks."""
+    gather_decodes(t, lane, decode_f8, decode_i8)
+    for k in range(prompt_i8.shape[1]):
+        _gather_prompt(t, lane, k, prompt_f8, prompt_i8, k)
+
+
+@njit(cache=True)
+def gather_decodes(t: Tables, lane: int, decode_f8: np.ndarray, decode_i8: np.ndarray) -> None:
+    """Fill (4, n_decodes) and (3, n_decodes) blocks."""
     for k in range(decode_i8.shape[1]):
         request = t.decode_i8[SLOT_ID, lane, k]
         _times(t, lane, request, decode_f8, k)
@@ -130,16 +138,30 @@ def gather(
         decode_i8[DECODE_OUTPUT_TOKENS, k] = (
             t.request_i8[OUTPUT_TOKENS, lane, request] - t.decode_i8[LEFT_TOKENS, lane, k]
         )
-    for k in range(prompt_i8.shape[1]):
-        request = t.prompt_ids[0, lane, k]
-        _times(t, lane, request, prompt_f8, k)
-        prompt_i8[PROMPT_ID, k] = request
-        prompt_i8[PROMPT_TARGET_TOKENS, k] = t.request_i8[TARGET_TOKENS, lane, request]
-        prompt_i8[PROMPT_COMPUTED_TOKENS, k] = t.request_i8[COMPUTED_TOKENS, lane, request]
-        prompt_i8[PROMPT_OUTPUT_TOKENS, k] = t.request_i8[GENERATED_TOKENS, lane, request]
 
 
 @njit(cache=True)
+def gather_prompts(
+    t: Tables, lane: int, places: np.ndarray, prompt_f8: np.ndarray, prompt_i8: np.ndarray
+) -> None:
+    """Fill (4, n) and (4, n) blocks with the prompts at some places of the queue."""
+    for k in range(prompt_i8.shape[1]):
+        _gather_prompt(t, lane, places[k], prompt_f8, prompt_i8, k)
+
+
+@njit(cache=True, inline=True)
+def _gather_prompt(
+    t: Tables, lane: int, place: int, prompt_f8: np.ndarray, prompt_i8: np.ndarray, k: int
+) -> None:
+    request = t.prompt_ids[0, lane, place]
+    _times(t, lane, request, prompt_f8, k)
+    prompt_i8[PROMPT_ID, k] = request
+    prompt_i8[PROMPT_TARGET_TOKENS, k] = t.request_i8[TARGET_TOKENS, lane, request]
+    prompt_i8[PROMPT_COMPUTED_TOKENS, k] = t.request_i8[COMPUTED_TOKENS, lane, request]
+    prompt_i8[PROMPT_OUTPUT_TOKENS, k] = t.request_i8[GENERATED_TOKENS, lane, request]
+
+
+@njit(cache=True, inline=True)
 def _times(t: Tables, lane: int, request: int, out: np.ndarray, k: int) -> None:
     out[VIEW_ARRIVAL_S, k] = t.request_f8[ARRIVAL_S, lane, request]
     out[VIEW_FIRST_TOKEN_S, k] = t.request_f8[FIRST_TOKEN_S, lane, request]

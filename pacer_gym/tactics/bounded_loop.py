@@ -16,7 +16,8 @@ from pacer_gym.engine.gather import (
     VIEW_FIRST_TOKEN_S,
     VIEW_TPOT_SLO_S,
     VIEW_TTFT_SLO_S,
-    gather,
+    gather_decodes,
+    gather_prompts,
 )
 from pacer_gym.engine.kernels import step_lane
 from pacer_gym.engine.state import Tables
@@ -26,6 +27,7 @@ from pacer_gym.latency.conformal import AdaptiveConformal
 from pacer_gym.latency.features import linear_step_s
 from pacer_gym.latency.ratio_bound import learn_ratio, relearn_without
 from pacer_gym.tactics.packing import LEAST_BLOCKS, pack_step
+from pacer_gym.tactics.shortlist import common_ttft_slo_s, write_shortlist
 
 # Places of the state that the kernel carries on, float64 and int64.
 _RATIO, _ALPHA_T, _TYPICAL, _ALPHA, _GAMMA, _STALL, _TPOT_SLO_S, _BANK_SLACK = range(8)
@@ -74,13 +76,13 @@ class BoundedLoop:
         )
         self._sums = np.empty((4, spec.limits.max_batched_tokens + 1), np.int64)
         self._features = np.empty(7)
-        self._orders, self._times_s = np.empty((10, 0), np.int64), np.empty((10, 0))
+        self._orders, self._times_s = np.empty((11, 0), np.int64), np.empty((10, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
         most = arrays[1].shape[2]
         if self._orders.shape[1] != most:
-            self._orders, self._times_s = np.empty((10, most), np.int64), np.empty((10, most))
+            self._orders, self._times_s = np.empty((11, most), np.int64), np.empty((10, most))
         bound, state = self._bound, (self._f8, self._i8)
         steps, step_s_sum = bounded_flat(
             stop_s, step_s_sum, *state, *bound.window_arrays, *self._fit, self._sums, self._features,
@@ -110,23 +112,28 @@ def bounded_flat(
     """Run the first lane of `(*tables, *truth)`; return the steps, and the sum with their times added."""
     t, truth = Tables(*arrays[:9]), Truth(*arrays[9:])
     row = t.lanes[0]
+    enough_tokens = max(row.max_batched_tokens, LEAST_BLOCKS * row.block_tokens)
+    # Where no time per token is known, not the longest but the last due come last among late prompts.
+    ttft_slo_s = common_ttft_slo_s(t) if coefficients[0] + coefficients[1] > 0.0 else np.nan
     # Blocks of rows without gaps between them, which kernels read several times as fast as slices.
-    most = orders.shape[1]
+    most, listed = orders.shape[1], orders[10]
     flat_f8, flat_i8 = times_s.reshape(times_s.size), orders.reshape(orders.size)
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
-        order, scratch = orders[0, :n], orders[1, :n]
         if n > 0:
             decodes = row.num_decodes
             decode_f8 = flat_f8[2 * most : 2 * most + 4 * decodes].reshape((4, decodes))
             decode_i8 = flat_i8[2 * most : 2 * most + 3 * decodes].reshape((3, decodes))
+            gather_decodes(t, 0, decode_f8, decode_i8)
+            n, others = write_shortlist(t, listed, orders[1], ttft_slo_s, enough_tokens, False, 0)
             prompt_f8 = flat_f8[6 * most : 6 * most + 4 * n].reshape((4, n))
             prompt_i8 = flat_i8[5 * most : 5 * most + 4 * n].reshape((4, n))
-            gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
+            gather_prompts(t, 0, listed, prompt_f8, prompt_i8)
+            order = orders[0, :n]
             tokens, worth, order_len = pack_step(
                 order,
-                scratch,
+                orders[1, :n],
                 times_s[0],
                 times_s[1],
                 sums,
@@ -156,11 +163,14 @@ def bounded_flat(
                 f8[_BANK_SLACK],
                 orders[9],
                 row.num_prefilling,
+                others.left_tokens,
             )
+            for k in range(order_len):
+                order[k] = listed[order[k]]
             i8[_CHUNK_TOKENS] = max(worth, row.block_tokens)
             step_lane(t, truth, 0, tokens, order, order_len)
         else:
-            step_lane(t, truth, 0, 0, order, -1)
+            step_lane(t, truth, 0, 0, listed, -1)
         step_s_sum += row.step_s
         steps += 1
         predicted_s = linear_step_s(coefficients, t.features[0])

@@ -24,6 +24,7 @@ from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineSpec
 from pacer_gym.tactics.first_served import write_first, write_moore_hodgson_first
 from pacer_gym.tactics.kernels import prefill_pace_s, prompt_due_s
+from pacer_gym.tactics.shortlist import common_ttft_slo_s, write_shortlist
 
 ORDERS = ("arrival", "deadline", "shortest", "laxity")
 """Orders that a loop can serve prompts in: the engine's own, and those of `pacer_gym.tactics.ordering`."""
@@ -83,13 +84,13 @@ class BudgetLoop:
         )
         costs_s = np.zeros(7) if spec.coefficients is None else np.array(spec.coefficients, np.float64)
         self._fit = (costs_s, spec.batch_buckets, np.empty(7))
-        self._orders, self._times_s = np.empty((3, 0), np.int64), np.empty((2, 0))
+        self._orders, self._times_s = np.empty((4, 0), np.int64), np.empty((2, 0))
 
     def run(self, arrays: tuple[Any, ...], stop_s: float, step_s_sum: float) -> tuple[int, float]:
         """Run on, some steps at most, while there is work and the clock is at most `stop_s`."""
         num_requests = arrays[1].shape[2]
         if self._orders.shape[1] != num_requests:
-            self._orders, self._times_s = np.empty((3, num_requests), np.int64), np.empty((2, num_requests))
+            self._orders, self._times_s = np.empty((4, num_requests), np.int64), np.empty((2, num_requests))
         if self._draw is not None:
             further = self._draw(MOST_STEPS - self._budgets.size)
             self._budgets = np.concatenate((self._budgets, further))
@@ -126,6 +127,8 @@ def budget_flat(
     """
     t, truth = Tables(*arrays[:9]), Truth(*arrays[9:])
     row = t.lanes[0]
+    # Laxity goes by time and tokens together, so that no prompt can be left out beforehand.
+    ttft_slo_s = np.nan if order_kind == _LAXITY else common_ttft_slo_s(t)
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
         n = row.num_prompts
@@ -133,8 +136,7 @@ def budget_flat(
         if eased_tokens >= 0 and (n < 2 or row.num_decodes == 0):
             budget_tokens = eased_tokens
         room = max(0, budget_tokens - row.num_decodes)
-        order, scratch = orders[0, :n], orders[1, :n]
-        order_len = -1
+        order, order_len = orders[0, :n], -1
         # Without room nobody is served, and with one prompt there is nothing to order.
         if order_kind != _ARRIVAL and room > 0 and n >= 2:
             pace_s = 0.0
@@ -152,9 +154,7 @@ def budget_flat(
                     batch_buckets,
                     features,
                 )
-            order_len = _write_order(
-                t, order_kind, pace_s, room, order, scratch, orders[2], times_s[0], times_s[1]
-            )
+            order_len = _write_order(t, order_kind, pace_s, room, ttft_slo_s, orders, times_s[0], times_s[1])
         tpot_s = _tightest_tpot_s(t, usual_tpot_s) if increase_tokens > 0 else np.inf
         step_lane(t, truth, 0, room, order, order_len)
         if increase_tokens > 0:
@@ -206,16 +206,19 @@ def _write_order(
     order_kind: int,
     pace_s: float,
     room: int,
-    order: np.ndarray,
-    scratch: np.ndarray,
-    left_tokens: np.ndarray,
+    ttft_slo_s: float,
+    orders: np.ndarray,
     due_s: np.ndarray,
     key: np.ndarray,
 ) -> int:
     """Order the prompts by what each has left, at a pace, and by when it is due, as far as a step reaches."""
     f8, i8, row = t.request_f8[:, 0], t.request_i8[:, 0], t.lanes[0]
-    for k in range(order.shape[0]):
-        request = t.prompt_ids[0, 0, k]
+    listed, left_tokens, enough_tokens = orders[2], orders[3], max(room, row.block_tokens)
+    # Without a pace all are equally long.
+    by_deadline = order_kind == _DEADLINE and pace_s == 0.0
+    n, _ = write_shortlist(t, listed, orders[1], ttft_slo_s, enough_tokens, by_deadline, 0)
+    for k in range(n):
+        request = t.prompt_ids[0, 0, listed[k]]
         left_tokens[k] = i8[TARGET_TOKENS, request] - i8[COMPUTED_TOKENS, request]
         if order_kind == _SHORTEST:
             key[k] = left_tokens[k]
@@ -230,9 +233,13 @@ def _write_order(
         )
         if order_kind == _LAXITY:
             key[k] = due_s[k] - key[k]
-    enough_tokens = max(room, row.block_tokens)
+    order, scratch = orders[0, :n], orders[1, :n]
     if order_kind == _DEADLINE:
-        return write_moore_hodgson_first(
+        count = write_moore_hodgson_first(
             order, scratch, due_s, key, row.now_s, left_tokens, enough_tokens, row.num_prefilling
         )
-    return write_first(order, scratch, key, left_tokens, enough_tokens, row.num_prefilling)
+    else:
+        count = write_first(order, scratch, key, left_tokens, enough_tokens, row.num_prefilling)
+    for k in range(count):
+        order[k] = listed[order[k]]
+    return count

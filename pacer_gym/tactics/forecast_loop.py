@@ -12,7 +12,8 @@ from pacer_gym.engine.gather import (
     VIEW_FIRST_TOKEN_S,
     VIEW_TPOT_SLO_S,
     VIEW_TTFT_SLO_S,
-    gather,
+    gather_decodes,
+    gather_prompts,
 )
 from pacer_gym.engine.kernels import step_lane
 from pacer_gym.engine.state import Tables
@@ -20,6 +21,7 @@ from pacer_gym.engine.timing import Truth
 from pacer_gym.engine.view import EngineSpec
 from pacer_gym.tactics.kernels import write_due
 from pacer_gym.tactics.promises import slos_serve
+from pacer_gym.tactics.shortlist import common_ttft_slo_s, write_shortlist
 from pacer_gym.tactics.slack_rules import Batch, Forecast, Work, fair_batching, qoserve, sola
 
 RULES = ("fair_batching", "qoserve", "slos_serve", "sola")
@@ -81,7 +83,7 @@ class ForecastLoop:
         self._make_room(0)
 
     def _make_room(self, num_requests: int) -> None:
-        self._i8, self._f8 = np.empty((13, num_requests), np.int64), np.empty((11, num_requests))
+        self._i8, self._f8 = np.empty((14, num_requests), np.int64), np.empty((11, num_requests))
         # No decision has the number -2, which even the first does not follow.
         self._remembered = np.full((2, num_requests), -2, np.int64)
 
@@ -129,7 +131,10 @@ def forecast_flat(
     )  # fmt: skip
     row = t.lanes[0]
     # Blocks of rows without gaps between them, which kernels read several times as fast as slices.
-    most = i8.shape[1]
+    most, listed = i8.shape[1], i8[13]
+    # The other two remember something of every prompt.
+    by_deadline = rule in (_FAIR_BATCHING, _SOLA)
+    ttft_slo_s = common_ttft_slo_s(t) if by_deadline else np.nan
     flat_f8, flat_i8 = f8.reshape(f8.size), i8.reshape(i8.size)
     steps = 0
     while steps < MOST_STEPS and row.num_decodes + row.num_prompts > 0 and row.now_s <= stop_s:
@@ -139,9 +144,14 @@ def forecast_flat(
             due_s, decodes = f8[0, :n], row.num_decodes
             decode_f8 = flat_f8[3 * most : 3 * most + 4 * decodes].reshape((4, decodes))
             decode_i8 = flat_i8[5 * most : 5 * most + 3 * decodes].reshape((3, decodes))
+            gather_decodes(t, 0, decode_f8, decode_i8)
+            n, _ = write_shortlist(
+                t, listed, i8[1], ttft_slo_s, max(max_batched_tokens, block_tokens), True, 0
+            )
             prompt_f8 = flat_f8[7 * most : 7 * most + 4 * n].reshape((4, n))
             prompt_i8 = flat_i8[8 * most : 8 * most + 4 * n].reshape((4, n))
-            gather(t, 0, decode_f8, decode_i8, prompt_f8, prompt_i8)
+            gather_prompts(t, 0, listed, prompt_f8, prompt_i8)
+            order, due_s = order[:n], due_s[:n]
             write_due(
                 due_s,
                 prompt_f8[VIEW_ARRIVAL_S],
@@ -165,6 +175,8 @@ def forecast_flat(
                 tokens, order_len = slos_serve(batch, forecast, work, i8[3, :n], i8[4, :n], remembered, at)
             else:
                 tokens, order_len = sola(batch, forecast, work)
+            for k in range(order_len):
+                order[k] = listed[order[k]]
         step_lane(t, truth, 0, tokens, order, order_len)
         if row.step_prefill_tokens > 0:
             pace[_SEEN_S] = keep * pace[_SEEN_S] + row.step_s

@@ -13,6 +13,7 @@ from pacer_gym.engine.judging import EARLY
 from pacer_gym.engine.view import EngineSpec, EngineView, StepOutcome
 from pacer_gym.latency.features import linear_step_s, write_features
 from pacer_gym.tactics.kernels import prompt_due_s
+from pacer_gym.tactics.shortlist import NO_OTHERS, Others
 
 NUM_OBSERVATIONS = 24
 
@@ -86,6 +87,7 @@ class Observer:
             view.prompt_first_token_s,
             view.prompt_ttft_slo_s,
             view.prompt_tpot_slo_s,
+            NO_OTHERS,
         )
 
     def remember(self, outcome: StepOutcome) -> None:
@@ -158,18 +160,19 @@ def observe_view(
     prompt_first_token_s: np.ndarray,
     prompt_ttft_slo_s: np.ndarray,
     prompt_tpot_slo_s: np.ndarray,
+    others: Others,
 ) -> int:
-    """Write (24,) `out`; return the prompt tokens left to compute."""
+    """Write (24,) `out`; return the prompt tokens left to compute.  `others` are prompts beside these."""
     n, decodes = prompt_ids.shape[0], decode_context_tokens.shape[0]
-    last_id = int(memory[_LAST_ID]) if memory[_BEGUN] != 0.0 else -1
-    new, newest, left, prefilling = 0, last_id, 0, 0
+    last_id = last_seen_id(memory)
+    new, newest, left, prefilling = others.new, max(last_id, others.newest), others.left_tokens, 0
     for k in range(n):  # sums alone, which become vector instructions
         new += prompt_ids[k] > last_id
         newest = max(newest, prompt_ids[k])
         left += prompt_tokens[k] - prompt_computed_tokens[k]
         prefilling += prompt_computed_tokens[k] > 0
-    urgent_left, late = 0, 0
-    urgent_s, least_slack, longest_wait = np.inf, 1.0, 0.0
+    urgent_left, late = 0, others.number
+    urgent_s, least_slack, longest_wait = np.inf, 1.0, others.waits
     for k in range(n):
         target_s = prompt_ttft_slo_s[k]
         due_s = prompt_due_s(
@@ -185,6 +188,7 @@ def observe_view(
         waited_s = now_s - prompt_arrival_s[k]
         if prompt_output_tokens[k] == 0 and waited_s >= longest_wait * target_s * EARLY:
             longest_wait = max(longest_wait, waited_s / target_s)
+    n += others.number
     _pass_time(memory, now_s, new)
     memory[_LAST_ID] = newest
 
@@ -234,6 +238,12 @@ def observe_view(
     out[22] = _saturate(memory[_STEP_PREEMPTED], 1.0)
     out[23] = 0.0
     return left
+
+
+@njit(cache=True)
+def last_seen_id(memory: np.ndarray) -> int:
+    """Largest id of a request that was observed so far, or -1."""
+    return int(memory[_LAST_ID]) if memory[_BEGUN] != 0.0 else -1
 
 
 @njit(cache=True)

@@ -115,6 +115,7 @@ class Packer:
             self._bank_slack,
             self._scratch,
             -1,
+            0,
         )
         self._chunk_tokens = max(worth, self._block_tokens)
         return StepDecision(tokens, order)
@@ -153,13 +154,15 @@ def pack_step(
     bank_slack: float,
     left_tokens: np.ndarray,
     num_prefilling: int,
+    others_left: int,
 ) -> tuple[int, int, int]:
     """Write the order of the prompts; return the budget, what of it they can use, and the order's length.
 
     `Packer` says what the arguments are; `chunk_tokens` is the chunk that prompts are
     reckoned to be served in, `most_tokens` the largest budget, and `least_tokens` the one for an
     engine too slow for any target.  With `num_prefilling` below 0 the order is of all prompts, else as far
-    as a step reaches, with `left_tokens` as room to work in.
+    as a step reaches, with `left_tokens` as room to work in.  `others_left` are tokens of prompts that are
+    not listed.
     """
     decodes = decode_context_tokens.shape[0]
     kv_tokens = decodes
@@ -186,7 +189,7 @@ def pack_step(
         prompt_output_tokens,
         prompt_tpot_slo_s,
     )
-    left = 0
+    left = others_left
     for k in range(n):
         remaining = prompt_tokens[k] - prompt_computed_tokens[k]
         process_s[k] = remaining * pace_s

@@ -1,5 +1,6 @@
 """Exported agents see what the environment shows, and are the same policy in Python and compiled."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -72,6 +73,25 @@ def test_the_compiled_loop_is_the_same_policy(policy, scenario):
     compiled = pg.run(policy, scenario, **settings)
     assert compiled_steps(policy) is not None
     plain = pg.run(policy, scenario, **settings, steps=True)
+    assert compiled.requests.equals(plain.requests)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+@pytest.mark.parametrize("kind", ["agent", "masked", "hybrid"])
+@pytest.mark.parametrize("num_blocks", [200, 4000])
+def test_a_queue_of_hundreds_that_are_late_is_the_same(kind, scale, num_blocks):
+    """The loops look at a short list of such a queue; with 200 blocks some are preempted as well."""
+    limits = pg.EngineLimits(num_blocks=num_blocks, max_running=24, max_model_tokens=2048)
+    profile = replace(pg.load_profile("cpu-smollm2-135m"), limits=limits)
+    if kind == "hybrid":
+        policy = Hybrid(layers=random_layers(NUM_OUTPUTS, scale))
+    else:
+        policy = Agent(layers=random_layers(16, scale), masked=kind == "masked")
+    settings = {"rate_rps": 25.0, "seed": 9, "horizon_s": HORIZON_S, "profile": profile}
+    compiled = pg.run(policy, "poisson-standard", drain_s=20.0, **settings)
+    assert compiled.request_columns["first_token_s"].size > 900
+    assert np.isnan(compiled.request_columns["first_token_s"]).sum() > 50
+    plain = pg.run(policy, "poisson-standard", drain_s=20.0, **settings, steps=True)
     assert compiled.requests.equals(plain.requests)
 
 

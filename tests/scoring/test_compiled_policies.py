@@ -224,3 +224,18 @@ def test_a_loop_that_there_is_not_is_refused():
         ForecastLoop(small_engine().spec, "fcfs", margin=1.0)
     with pytest.raises(ValueError, match=r"order must be one of arrival, .*, got 'random'"):
         BudgetLoop(small_engine().spec, 64, order="random")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_blocks", [200, 4000])
+def test_a_queue_of_hundreds_that_are_late_is_the_same(name, num_blocks):
+    """Loops look at a short list of such a queue; with 200 blocks some are preempted as well."""
+    limits = EngineLimits(
+        num_blocks=num_blocks, max_running=24, max_model_tokens=2048, max_batched_tokens=256
+    )
+    profile = replace(load_profile("cpu-smollm2-135m"), limits=limits)
+    *_, ours, theirs = both(
+        name, scenario="poisson-standard", rate_rps=25.0, seed=9, horizon_s=40.0, profile=profile
+    )
+    assert np.isnan(ours.request_columns["first_token_s"]).sum() > 100
+    assert_same(ours, theirs)
