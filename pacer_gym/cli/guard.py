@@ -80,7 +80,12 @@ def guarded(words: Sequence[str], command: Callable[[], int], complain: Callable
 
 
 def _wait(child: int, signals: set[signal.Signals]) -> int:
-    """Pass on to a child what somebody sends to this process alone, until it ends; return how it did."""
+    """Pass on to a child what somebody sends to this process alone, until it ends; return how it did.
+
+    With its terminal a program ends by that signal, even if the child has failed to write to it before.
+    """
+    ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    has_no_terminal = False
     while True:
         received = signal.sigwaitinfo(signals)
         if received.si_signo != signal.SIGCHLD:
@@ -88,9 +93,12 @@ def _wait(child: int, signals: set[signal.Signals]) -> int:
             # terminal may be told to no other than the program that was started in it.
             if received.si_signo != signal.SIGINT or received.si_code <= 0:
                 os.kill(child, received.si_signo)
+            has_no_terminal = has_no_terminal or received.si_signo == signal.SIGHUP
             continue
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
+            if has_no_terminal and ends_with_terminal:
+                return -signal.SIGHUP
             return os.waitstatus_to_exitcode(status)
 
 

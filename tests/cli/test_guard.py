@@ -169,9 +169,11 @@ def test_a_terminal_gets_its_cursor_back(tmp_path):
     assert shown.rindex(back) > shown.rindex(hidden)
 
 
-def test_the_end_of_its_terminal_ends_a_run(tmp_path):
+@pytest.mark.parametrize("pause_s", [0.05, 0.0])
+def test_the_end_of_its_terminal_ends_a_run(tmp_path, pause_s):
+    """Also a run whose policy is just writing there, and fails."""
     pty = pytest.importorskip("pty", reason="no terminals here")
-    write(tmp_path, decide="os.write(1, b'on %d' % os.getpid()); import time; time.sleep(0.05)")
+    write(tmp_path, decide=f"os.write(1, b'on %d' % os.getpid()); import time; time.sleep({pause_s})")
     program, terminal = pty.fork()
     if program == 0:
         os.chdir(tmp_path)
