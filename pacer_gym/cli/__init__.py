@@ -101,6 +101,9 @@ def main(argv: list[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    # A worker that crashes leaves semaphores behind, and joblib's tracker would tell of them at length.
+    chosen = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (chosen, "ignore:resource_tracker")))
     try:
         return guarded(sys.argv[1:], lambda: _main(sys.argv[1:]), _complain)
     except KeyboardInterrupt:  # before the command began, or after it was done
