@@ -176,6 +176,7 @@ def test_the_end_of_its_terminal_ends_a_run(tmp_path, pause_s):
     write(tmp_path, decide=f"os.write(1, b'on %d' % os.getpid()); import time; time.sleep({pause_s})")
     program, terminal = pty.fork()
     if program == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has its children ignore
         os.chdir(tmp_path)
         os.execve(
             sys.executable,
